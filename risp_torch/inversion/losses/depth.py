@@ -56,8 +56,8 @@ class DepthLoss(Loss):
         values = values.detach().to(dtype=bridge_dtype(), device=bridge_device())
         if values.ndim != 3:
             raise UserError(f"the depths have shape {tuple(values.shape)}: give [frames, height, width] in metres")
-        self.known = torch.isfinite(values) & (values > 0)
-        self.depths = torch.where(self.known, values, torch.zeros_like(values))
+        self.has_depth = torch.isfinite(values) & (values > 0)
+        self.depths = torch.where(self.has_depth, values, torch.zeros_like(values))
         self._far = np.inf
 
     def check(self, scene: Scene) -> None:
@@ -82,15 +82,15 @@ class DepthLoss(Loss):
         frames = range(states.placement.shape[1]) if frames is None else frames
         simulated = scene.render(states, values, frames=list(frames), quantity="depth")[..., 0]
         measured = self.depths[list(frames)]
-        return self._roots(frames) * (measured + self.limit * torch.tanh((simulated - measured) / self.limit))
+        return self._root_weights(frames) * (measured + self.limit * torch.tanh((simulated - measured) / self.limit))
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The measured depths (``Loss.of_target``)."""
-        return self._roots(frames) * self.depths[list(frames)]
+        return self._root_weights(frames) * self.depths[list(frames)]
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Pixels with a depth, times their weights (``Loss.count``)."""
-        return float((self._roots(frames) ** 2).double().sum())
+        return float((self._root_weights(frames) ** 2).double().sum())
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels (``Loss.blocks``)."""
@@ -104,8 +104,8 @@ class DepthLoss(Loss):
             "kind": self.kind, "depths": self.path or None, "depths_sha256": digest, "limit": self.limit, "noise": self.noise
         } | weights  # fmt: skip
 
-    def _roots(self, frames: Sequence[int]) -> torch.Tensor:
+    def _root_weights(self, frames: Sequence[int]) -> torch.Tensor:
         """[n, H, W] roots of the weights; 0 where there is no depth."""
         frames = list(frames)
-        valid = (self.known[frames] & (self.depths[frames] < self._far)).to(self.depths.dtype)
+        valid = (self.has_depth[frames] & (self.depths[frames] < self._far)).to(self.depths.dtype)
         return valid if self.weights is None else valid * self.weights.of(frames).sqrt()

@@ -28,15 +28,15 @@ from ti_sim.base.warn import warn
 
 # Fraction of the distance to the scene's points from which a reversed axis is reported, and distance, in heights of the picture,
 # below which none is.
-REVERSED, MIN_DISTANCE = 0.5, 0.03
+MAX_REVERSED_RATIO, MIN_REVERSED_DISTANCE = 0.5, 0.03
 WORLD = "world"  # body of points that do not move
-_PLACE = ("x", "y", "z")
-_NUMBERS = (*TIMES, *_PLACE, "u", "v", "seen", "sd")
-_KNOWN = ("point", "body", *_NUMBERS)
+_POSITION = ("x", "y", "z")
+_NUMERIC_COLUMNS = (*TIMES, *_POSITION, "u", "v", "seen", "sd")
+_COLUMNS = ("point", "body", *_NUMERIC_COLUMNS)
 
 
 class ImageTracksLoss(Loss):
-    """Mean squared distance, in standard deviations, of points' places in the pictures from those that a tracker followed.
+    """Mean squared distance, in standard deviations, of points' image positions from tracked ones.
 
     Points are fixed to bodies, to the world, or are particles. Points that a tracker lost are not compared. Errors of a track
     are correlated over the film, which the error bars include (``Loss.temporally_correlated``).
@@ -66,11 +66,11 @@ class ImageTracksLoss(Loss):
         """
         self.path, self.points_path = str(tracks), None if points is None else str(points)
         self._rows = _read_rows(Path(tracks), ("point", "u", "v"))
-        described = self._rows if points is None else _read_rows(Path(points), ("point",))
-        self._points = _distinct(described, self.points_path or self.path)
-        stated = any(row.get("sd") is not None for row in self._rows)
-        self.noise = noise if noise is not None else 1.0 if stated else None
-        self._known: tuple[Any, _Tracks] | None = None
+        point_rows = self._rows if points is None else _read_rows(Path(points), ("point",))
+        self._points = _points_by_name(point_rows, self.points_path or self.path)
+        has_sd = any(row.get("sd") is not None for row in self._rows)
+        self.noise = noise if noise is not None else 1.0 if has_sd else None
+        self._cached_tracks: tuple[Any, _Tracks] | None = None
 
     def check(self, scene: Scene) -> None:
         """Compare the tables with bodies, camera and film of the scene (``Loss.check``)."""
@@ -82,7 +82,7 @@ class ImageTracksLoss(Loss):
 
     def known_frames(self, scene: Scene, frames: tuple[int, ...]) -> tuple[int, ...]:
         """Those in which a point was seen (``Loss.known_frames``)."""
-        has_point = (self._tracks(scene).roots > 0).any(dim=1)
+        has_point = (self._tracks(scene).inverse_sds > 0).any(dim=1)
         tracked = tuple(frame for frame in frames if bool(has_point[frame]))
         if not tracked:
             raise UserError(f"{self.path} has no seen point in the compared frames: give rows at frames 0 to {scene.frames}")
@@ -96,9 +96,9 @@ class ImageTracksLoss(Loss):
         """Whether the points fit the scene's own motion better with an axis of the pictures reversed (``Loss.target_doubts``)."""
         tracks, camera = self._tracks(scene), scene.camera
         with torch.no_grad():
-            positions = tracks.places(scene, scene.rollout().placement)
+            positions = tracks.positions(scene, scene.rollout().placement)
             simulated, _ = project_points(scene, scene.table.values(None, worlds=1), positions)
-        visible = tracks.roots > 0
+        visible = tracks.inverse_sds > 0
 
         def distance(pixels: torch.Tensor) -> float:
             return float((pixels - simulated[0])[visible].norm(dim=-1).median())
@@ -111,7 +111,7 @@ class ImageTracksLoss(Loss):
             "u and v exchanged": torch.stack([v, u], dim=-1),
         }
         name, reversed_distance = min(((name, distance(pixels)) for name, pixels in hypotheses.items()), key=lambda pair: pair[1])
-        if reversed_distance > REVERSED * unreversed or unreversed < MIN_DISTANCE * camera.height:
+        if reversed_distance > MAX_REVERSED_RATIO * unreversed or unreversed < MIN_REVERSED_DISTANCE * camera.height:
             return []
         return [
             f"the points of {self.path} are {unreversed:.3g} pixels from those of the scene as it is given, and with {name} "
@@ -124,28 +124,28 @@ class ImageTracksLoss(Loss):
         """Places [B, n, P, 2] in standard deviations; zero for points that were not seen (``Loss.observe``)."""
         tracks = self._tracks(scene)
         frames = range(states.placement.shape[1]) if frames is None else frames
-        positions = tracks.places(scene, states.placement[:, list(frames)])
+        positions = tracks.positions(scene, states.placement[:, list(frames)])
         pixels, _ = project_points(scene, scene.table.values(values, worlds=len(positions)), positions)
-        return pixels * tracks.roots[list(frames)][..., None]
+        return pixels * tracks.inverse_sds[list(frames)][..., None]
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The tracked places (``Loss.of_target``)."""
         tracks = self._tracks(scene)
-        return tracks.pixels[list(frames)] * tracks.roots[list(frames)][..., None]
+        return tracks.pixels[list(frames)] * tracks.inverse_sds[list(frames)][..., None]
 
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
-        """Bodies whose points stay farther from their tracks than they are apart (``Loss.doubts``)."""
-        tracks, sentences = self._known[1], []
-        roots = tracks.roots[list(frames)]
-        scale = torch.where(roots > 0, 1.0 / roots.clamp(min=1e-30), torch.zeros_like(roots))
-        away = residual.reshape(*roots.shape, 2) * scale[..., None]
+        """Bodies whose points are farther from their tracks than from each other (``Loss.doubts``)."""
+        tracks, sentences = self._cached_tracks[1], []
+        inverse_sds = tracks.inverse_sds[list(frames)]
+        scale = torch.where(inverse_sds > 0, 1.0 / inverse_sds.clamp(min=1e-30), torch.zeros_like(inverse_sds))
+        offsets = residual.reshape(*inverse_sds.shape, 2) * scale[..., None]
         for body in sorted(set(tracks.bodies.tolist()) - {-1}):
-            of_body = (tracks.bodies == body) & (roots > 0)
-            if not bool(of_body.any()):
+            is_tracked = (tracks.bodies == body) & (inverse_sds > 0)
+            if not bool(is_tracked.any()):
                 continue
-            pictures = zip(tracks.pixels[list(frames)], of_body, strict=True)
-            size = max((_extent(pixels[visible]) for pixels, visible in pictures), default=0.0)
-            distance = float((away[of_body].double() ** 2).sum(dim=-1).mean() ** 0.5)
+            frame_pixels = zip(tracks.pixels[list(frames)], is_tracked, strict=True)
+            size = max((_extent(pixels[visible]) for pixels, visible in frame_pixels), default=0.0)
+            distance = float((offsets[is_tracked].double() ** 2).sum(dim=-1).mean() ** 0.5)
             if size > 0 and distance > size:
                 sentences.append(
                     f"points lie {distance:.2g} pixels from their tracks, and are at most {size:.2g} pixels apart: the body does "
@@ -155,7 +155,7 @@ class ImageTracksLoss(Loss):
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Coordinates of seen points (``Loss.count``)."""
-        return 2.0 * float((self._known[1].roots[list(frames)] > 0).sum())
+        return 2.0 * float((self._cached_tracks[1].inverse_sds[list(frames)] > 0).sum())
 
     def to_json(self) -> dict[str, Any]:
         """Files, a checksum of both tables, and the noise (``Loss.to_json``)."""
@@ -167,9 +167,9 @@ class ImageTracksLoss(Loss):
     def _tracks(self, scene: Scene) -> _Tracks:
         """The tables as arrays for a scene, made once."""
         key = scene.frame_dt, scene.frames, tuple(scene.part_names)
-        if self._known is None or self._known[0] != key:
-            self._known = key, _Tracks.of(scene, self.path, self._rows, self._points)
-        return self._known[1]
+        if self._cached_tracks is None or self._cached_tracks[0] != key:
+            self._cached_tracks = key, _Tracks.of(scene, self.path, self._rows, self._points)
+        return self._cached_tracks[1]
 
 
 def _extent(pixels: torch.Tensor) -> float:
@@ -185,18 +185,18 @@ class _Tracks:
         bodies: [P] row of each point's body in the poses, or of its particle after them; -1 for the world.
         local: [P, 3] place in the body's frame, or in the world [m]; zeros for particles.
         pixels: [T, P, 2] tracked places; zeros where not seen.
-        roots: [T, P] inverse standard deviations [1/pixels]; 0 where not seen.
+        inverse_sds: [T, P] inverse standard deviations [1/pixels]; 0 where not seen.
     """
 
     bodies: torch.Tensor
     local: torch.Tensor
     pixels: torch.Tensor
-    roots: torch.Tensor
+    inverse_sds: torch.Tensor
 
     @staticmethod
     def of(scene: Scene, path: str, rows: list[dict[str, Any]], points: dict[str, dict[str, Any]]) -> _Tracks:
         names = list(points)
-        pixels, roots = np.zeros((scene.frames + 1, len(names), 2)), np.zeros((scene.frames + 1, len(names)))
+        pixels, inverse_sds = np.zeros((scene.frames + 1, len(names), 2)), np.zeros((scene.frames + 1, len(names)))
         for row, frame in zip(rows, _frames_of(scene, path, rows), strict=True):
             if row["point"] not in points:
                 raise unknown_name_error(f"point in row {row['row']} of {path}", row["point"], names)
@@ -204,28 +204,30 @@ class _Tracks:
             if not visible or frame > scene.frames:
                 continue
             column, sd = names.index(row["point"]), row.get("sd")
-            if roots[frame, column]:
+            if inverse_sds[frame, column]:
                 raise UserError(
                     f"row {row['row']} of {path} is the second one of point {row['point']} at frame {frame}: leave one out"
                 )
             if sd is not None and not sd > 0:
                 raise UserError(f"row {row['row']} of {path} has the sd {sd:g}: give a standard deviation above zero, in pixels")
-            pixels[frame, column], roots[frame, column] = (row["u"], row["v"]), 1.0 if sd is None else 1.0 / sd
-        if not roots.any():
+            pixels[frame, column], inverse_sds[frame, column] = (row["u"], row["v"]), 1.0 if sd is None else 1.0 / sd
+        if not inverse_sds.any():
             raise UserError(
                 f"{path} has no seen point at the frames of {scene.name}: give u and v, in pixels, at frames 0 to {scene.frames}"
             )
         bodies = torch.tensor([_body_row(scene, path, point) for point in points.values()], device=bridge_device())
-        local = [[point.get(axis) or 0.0 for axis in _PLACE] for point in points.values()]
-        return _Tracks(bodies, constant(local), constant(pixels), constant(roots))
+        local = [[point.get(axis) or 0.0 for axis in _POSITION] for point in points.values()]
+        return _Tracks(bodies, constant(local), constant(pixels), constant(inverse_sds))
 
-    def places(self, scene: Scene, placement: torch.Tensor) -> torch.Tensor:
+    def positions(self, scene: Scene, placement: torch.Tensor) -> torch.Tensor:
         """[B, n, P, 3] world places of the points for a placement [B, n, rows, columns]."""
         poses, particles = split_placement(placement, bodies=len(scene.bodies), particles=scene.particle_count)
-        still = poses.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(*placement.shape[:2], 1, 7)
-        if particles is not None:  # a particle is a frame of its own, which does not turn
-            poses = torch.cat([poses, torch.cat([particles, still[..., 3:].expand(*particles.shape[:-1], 4)], dim=-1)], dim=-2)
-        pose = torch.cat([poses, still], dim=-2)[:, :, self.bodies]  # row -1 is the world
+        world_frame = poses.new_tensor([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]).expand(*placement.shape[:2], 1, 7)
+        if particles is not None:  # a particle is a frame without rotation
+            poses = torch.cat(
+                [poses, torch.cat([particles, world_frame[..., 3:].expand(*particles.shape[:-1], 4)], dim=-1)], dim=-2
+            )
+        pose = torch.cat([poses, world_frame], dim=-2)[:, :, self.bodies]  # row -1 is the world
         return pose[..., :3] + matrix_vector(rotation_matrix(pose[..., 3:]), self.local)
 
 
@@ -248,7 +250,7 @@ def _body_row(scene: Scene, path: str, point: Mapping[str, Any]) -> int:
         row += deformable.count
     if name != WORLD and name not in rigid:
         raise unknown_name_error(f"body of {label} in {path}", name, [*scene.part_names, WORLD])
-    if any(point.get(axis) is None for axis in _PLACE):
+    if any(point.get(axis) is None for axis in _POSITION):
         raise UserError(f"{label} in {path} has no place on {name}: give its x, y and z in the frame of {name} [m]")
     return -1 if name == WORLD else rigid.index(name)
 
@@ -262,7 +264,7 @@ def _frames_of(scene: Scene, path: str, rows: Sequence[Mapping[str, Any]]) -> np
     return frame_numbers(scene, Table(path, columns))
 
 
-def _distinct(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
+def _points_by_name(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, Any]]:
     """Name of a point -> its body and place.
 
     Raises:
@@ -270,7 +272,7 @@ def _distinct(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, 
     """
     points: dict[str, dict[str, Any]] = {}
     for row in rows:
-        point = {key: row[key] for key in ("point", "body", *_PLACE) if row.get(key) is not None}
+        point = {key: row[key] for key in ("point", "body", *_POSITION) if row.get(key) is not None}
         recorded = points.setdefault(row["point"], point)
         if any(recorded.get(key) != value for key, value in point.items()):
             raise UserError(
@@ -279,17 +281,19 @@ def _distinct(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict[str, 
     return points
 
 
-def _read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, Any]]:
+def _read_rows(path: Path, required: Sequence[str]) -> list[dict[str, Any]]:
     """The rows of a .csv file by the names of their columns: numbers, names, and None for empty cells; "row" is its number."""
     lines = read_csv_rows(path)
     names = [name.strip() for name in lines[0]] if lines else []
     for name in names:
-        if name not in _KNOWN:
-            raise unknown_name_error(f"column of {path}", name, _KNOWN)
-    missing = [name for name in needed if name not in names]
+        if name not in _COLUMNS:
+            raise unknown_name_error(f"column of {path}", name, _COLUMNS)
+    missing = [name for name in required if name not in names]
     if missing or len(lines) < 2 or len(set(names)) < len(names):
         fault = f"has no column {missing[0]}" if missing else "has no rows, or a column twice"
-        raise UserError(f"{path} {fault}: give one row for each point and frame, below a row of names such as {','.join(needed)}")
+        raise UserError(
+            f"{path} {fault}: give one row for each point and frame, below a row of names such as {','.join(required)}"
+        )
     return [_row(path, number, names, line) for number, line in enumerate(lines[1:], start=2)]
 
 

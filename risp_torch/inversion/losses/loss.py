@@ -77,15 +77,15 @@ class Loss(ABC):
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
         *, follows: bool = True,
     ) -> Loss:  # fmt: skip
-        """The loss for differences about a motion of one world, for losses that solve something at each; the same by default.
+        """The loss for differences about a motion of one world, for losses that solve for numbers at each; the same by default.
 
         Its observations are smooth in small changes of the motion, and their derivative is that of ``observe`` where the
         residual is small; J^T r is the exact gradient.
 
         Args:
             scene, states, values, frames: see ``observe``.
-            follows: whether what is solved follows the changes; otherwise it stays, and a frame's observations depend on this
-                frame's state alone.
+            follows: whether the solved numbers follow the changes; otherwise they are constant, and the observations of a frame
+                depend only on its state.
         """
         return self
 
@@ -174,7 +174,7 @@ class Loss(ABC):
         return None
 
     def write_pictures(self, folder: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:  # noqa: B027
-        """Write pictures of its own about an estimate into a report's folder; none by default.
+        """Write further pictures of an estimate into a report's folder; none by default.
 
         Args:
             folder: where they are written.
@@ -213,7 +213,7 @@ class Loss(ABC):
         return None
 
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
-        """Sentences on what of the target the estimate does not explain.
+        """Sentences on parts of the target that the estimate does not explain.
 
         Args:
             residual: [n, D] target minus simulation at the estimate.
@@ -222,11 +222,11 @@ class Loss(ABC):
         return []
 
     def target_used(self, scene: Scene) -> list[str]:
-        """Sentences on what of the target's files is compared, for losses that read tables."""
+        """Sentences on the compared parts of the target's files, for losses that read tables."""
         return []
 
     def target_doubts(self, scene: Scene) -> list[str]:
-        """Sentences on what of the target itself is doubtful, whatever the estimate."""
+        """Sentences on doubtful parts of the target, independent of the estimate."""
         return []
 
     @abstractmethod
@@ -300,8 +300,10 @@ class PictureLoss(Loss):
         """Variance of the observations, whitened, due to rounding of images to eight bits (``Loss.noise_floor``)."""
         levels = np.round(255 * linear_to_srgb(pictures.clamp(0, 1).cpu().numpy())) / 255
         with torch.no_grad():
-            shift = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
-        return max(float((shift.double() ** 2).mean()), MIN_VARIANCE) * (1.0 if self.whitening is None else self.whitening.gain)
+            rounding_change = self.read(torch.as_tensor(srgb_to_linear(levels)).to(pictures)) - self.read(pictures)
+        return max(float((rounding_change.double() ** 2).mean()), MIN_VARIANCE) * (
+            1.0 if self.whitening is None else self.whitening.gain
+        )
 
 
 def in_batches(read: Callable[[torch.Tensor], torch.Tensor], pictures: torch.Tensor, *, most: int = 64) -> torch.Tensor:

@@ -12,9 +12,9 @@ LUMINANCE = (0.2126, 0.7152, 0.0722)  # of linear red, green and blue with the p
 class LuminanceLoss(PixelLoss):
     """Mean squared difference of luminance.
 
-    Almost all films have colour at half the resolution (4:2:0) beside the luma of every pixel, and encoders drop more of it. What
-    is lost of edges is no noise: it moves estimates by a part of a pixel. Luminance is free of it up to the curve of sRGB, since
-    luma is a weighted mean of encoded colours. Colours of equal luminance are indistinguishable.
+    Almost all films have colour at half the resolution (4:2:0) beside the luma of every pixel, and encoders drop more of it. The
+    error at edges is no noise: it shifts estimates by a part of a pixel. Luminance has no such error up to the curve of sRGB,
+    since luma is a weighted mean of encoded colours. Colours of equal luminance are indistinguishable.
     """
 
     kind = "luminance"

@@ -29,7 +29,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, checked
 from ti_sim.base.warn import warn
 
-MEETS = 0.05  # of a mask, or of the body: less that both cover is no meeting
+MIN_OVERLAP = 0.05  # smallest overlap of mask and body, in parts of the smaller one, that is not doubted
 ALL = "all"  # name of a mask that shows all bodies together
 MAX_RIM_FRACTION, MAX_LISTED = 0.5, 8  # share of the picture's rim from which a mask is doubted; frames that a sentence lists
 Masks = Mapping[str, Any] | np.ndarray | torch.Tensor | str | Path
@@ -72,16 +72,18 @@ class MaskLoss(Loss):
         self._sharpness = {"edge": float(edge), "samples": int(samples)}
         self.path = str(masks) if isinstance(masks, str | Path) else ""
         facts = None if film is None else film_facts(film)
-        named = {name: _mask(mask, name, number, facts) for name, (mask, number) in _named(masks, objects).items()}
-        if not named or (ALL in named and len(named) > 1):
+        masks_by_body = {
+            name: _mask(mask, name, number, facts) for name, (mask, number) in _masks_by_body(masks, objects).items()
+        }
+        if not masks_by_body or (ALL in masks_by_body and len(masks_by_body) > 1):
             raise UserError("masks are of all bodies together, or of single bodies by their names: give one or the other")
-        shapes = {tuple(mask.shape) for mask in named.values()}
+        shapes = {tuple(mask.shape) for mask in masks_by_body.values()}
         if len(shapes) > 1:
-            listed = ", ".join(f"{name} {tuple(mask.shape)}" for name, mask in named.items())
+            listed = ", ".join(f"{name} {tuple(mask.shape)}" for name, mask in masks_by_body.items())
             raise UserError(f"the masks have different shapes ({listed}): give as many pictures of one size for each body")
-        self.names = tuple(named)
-        self.masks = torch.stack(list(named.values()), dim=-1)  # [T, H, W, N]
-        self._lengths: tuple[PixelWeights | None, torch.Tensor] | None = None  # weights, and the lengths [T] that they leave
+        self.names = tuple(masks_by_body)
+        self.masks = torch.stack(list(masks_by_body.values()), dim=-1)  # [T, H, W, N]
+        self._cached_lengths: tuple[PixelWeights | None, torch.Tensor] | None = None  # weights, and the weighted lengths [T]
 
     def with_edges(self, *, edge: Positive, samples: Count) -> MaskLoss:
         """The same loss with other edges and samples of the simulated masks."""
@@ -110,16 +112,18 @@ class MaskLoss(Loss):
         """Masks that cover most of the picture's rim, or nothing in some frames (``Loss.target_doubts``)."""
         sentences = []
         for name, mask in zip(self.names, self.masks[: scene.frames + 1].unbind(-1), strict=True):
-            title, rim = _title(name), covered_rim(mask.cpu().numpy())
-            if rim > MAX_RIM_FRACTION:
+            title, rim_fraction = _title(name), covered_rim(mask.cpu().numpy())
+            if rim_fraction > MAX_RIM_FRACTION:
                 sentences.append(
-                    f"{title} cover {100 * rim:.0f} % of the picture's rim: look whether they are inverted, or "
+                    f"{title} cover {100 * rim_fraction:.0f} % of the picture's rim: look whether they are inverted, or "
                     "show the background"
                 )
-            empty = (mask.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()
-            if empty:
-                listed = ", ".join(map(str, empty[:MAX_LISTED])) + (" and others" if len(empty) > MAX_LISTED else "")
-                count = f"{len(empty)} of {len(mask)} frames ({listed})"
+            empty_frames = (mask.flatten(1).amax(1) == 0).nonzero()[:, 0].tolist()
+            if empty_frames:
+                listed = ", ".join(map(str, empty_frames[:MAX_LISTED])) + (
+                    " and others" if len(empty_frames) > MAX_LISTED else ""
+                )
+                count = f"{len(empty_frames)} of {len(mask)} frames ({listed})"
                 sentences.append(f"{title} cover nothing in {count}: look whether the body is out of the picture there")
         return sentences
 
@@ -143,18 +147,19 @@ class MaskLoss(Loss):
         return error if self.weights is None else error * self.weights.roots(frames)
 
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
-        """Bodies whose simulated masks hardly meet the given ones (``Loss.doubts``)."""
+        """Bodies whose simulated masks hardly overlap the target masks (``Loss.doubts``)."""
         target = self.of_target(None, None, frames)
         simulated, sentences = target - residual.reshape(target.shape), []
-        both, target_area, simulated_area = (
+        overlaps, target_area, simulated_area = (
             masks.sum((0, 1, 2)) for masks in (torch.minimum(target, simulated), target, simulated)
         )
-        for name, shared, mask, body in zip(self.names, both, target_area, simulated_area, strict=True):
-            if float(mask) > 0 and float(shared) < MEETS * min(float(mask), float(body)) or not float(body) > 0:
-                who = "the bodies" if name == ALL else name
+        for name, overlap, target_size, simulated_size in zip(self.names, overlaps, target_area, simulated_area, strict=True):
+            smaller = min(float(target_size), float(simulated_size))
+            if float(target_size) > 0 and float(overlap) < MIN_OVERLAP * smaller or not float(simulated_size) > 0:
+                subject = "the bodies" if name == ALL else name
                 sentences.append(
-                    f"{who} never meets the mask: less than {100 * MEETS:.0f} % of one covers the other; the camera, the start "
-                    "or the mask is another one"
+                    f"{subject} never meets the mask: less than {100 * MIN_OVERLAP:.0f} % of one covers the other; the camera, "
+                    "the start or the mask is another one"
                 )
         return sentences
 
@@ -173,13 +178,13 @@ class MaskLoss(Loss):
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """Length of the silhouettes in pixels, times the weights (``Loss.count``)."""
-        if self._lengths is None or self._lengths[0] is not self.weights:
+        if self._cached_lengths is None or self._cached_lengths[0] is not self.weights:
             length = edge_lengths(self.masks)
-            if self.weights is not None:  # of as many frames as the scene has, which may be fewer
+            if self.weights is not None:  # weights may be of fewer frames than the masks
                 rows = self.weights.values if len(self.weights.values) > 1 else self.weights.values.expand(len(length), -1, -1)
                 length = length[: len(rows)] * rows[: len(length), ..., None]
-            self._lengths = self.weights, length.sum((1, 2, 3))
-        return float(self._lengths[1][list(frames)].sum())
+            self._cached_lengths = self.weights, length.sum((1, 2, 3))
+        return float(self._cached_lengths[1][list(frames)].sum())
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Macroblocks of 16 × 16 pixels, separate for each body (``Loss.blocks``)."""
@@ -213,11 +218,11 @@ def edge_lengths(masks: torch.Tensor) -> torch.Tensor:
 def _colors(masks: torch.Tensor) -> torch.Tensor:
     """Linear rgb [N, 3] of N bodies in reports: white for one, else spread over the hues."""
     count = masks.shape[-1]
-    hues = [(1.0, 1.0, 1.0)] if count == 1 else [hsv_to_rgb(k / count, 0.8, 1.0) for k in range(count)]
-    return masks.new_tensor(hues)
+    colors = [(1.0, 1.0, 1.0)] if count == 1 else [hsv_to_rgb(k / count, 0.8, 1.0) for k in range(count)]
+    return masks.new_tensor(colors)
 
 
-def _named(masks: Masks, objects: Mapping[str, int] | int | None) -> dict[str, tuple[Any, int | None]]:
+def _masks_by_body(masks: Masks, objects: Mapping[str, int] | int | None) -> dict[str, tuple[Any, int | None]]:
     """Masks and the numbers of their objects by the names of their bodies.
 
     Raises:

@@ -64,7 +64,7 @@ def mesh_neighbours(
 def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct edges [E, 2], and the two faces [P, 2] at each edge that has two."""
     directed = np.stack([faces, np.roll(faces, -1, axis=1)], axis=-1).reshape(-1, 2)
-    owner = np.repeat(np.arange(len(faces)), 3)
+    face_of_edge = np.repeat(np.arange(len(faces)), 3)
     distinct, count = np.unique(directed, axis=0, return_counts=True)
     if count.max() > 1:
         a, b = distinct[int(np.argmax(count))]
@@ -75,7 +75,7 @@ def _edges_and_pairs(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     edges, index = np.unique(np.sort(directed, axis=1), axis=0, return_inverse=True)
     order = np.argsort(index.reshape(-1), kind="stable")
     shared = np.flatnonzero(np.diff(index.reshape(-1)[order]) == 0)
-    return edges, np.stack([owner[order[shared]], owner[order[shared + 1]]], axis=1)
+    return edges, np.stack([face_of_edge[order[shared]], face_of_edge[order[shared + 1]]], axis=1)
 
 
 @checked
@@ -98,9 +98,9 @@ def laplacian_loss(vertices: torch.Tensor, neighbours: MeshNeighbours) -> torch.
     a, b = neighbours.edges.unbind(dim=1)
     sums = torch.zeros_like(flat).index_add(1, a, flat[:, b]).index_add(1, b, flat[:, a])
     valence = neighbours.valence
-    used = (valence > 0).to(flat.dtype)
-    delta = (flat - sums / valence.clamp_min(1).to(flat.dtype)[:, None]) * used[:, None]
-    return ((delta * delta).sum(dim=(1, 2)) / used.sum()).reshape(vertices.shape[:-2])
+    has_edge = (valence > 0).to(flat.dtype)
+    delta = (flat - sums / valence.clamp_min(1).to(flat.dtype)[:, None]) * has_edge[:, None]
+    return ((delta * delta).sum(dim=(1, 2)) / has_edge.sum()).reshape(vertices.shape[:-2])
 
 
 @checked

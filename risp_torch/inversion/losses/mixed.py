@@ -1,4 +1,4 @@
-"""Several losses in one: each in units of its noise, so that all observations together say how well an unknown is known."""
+"""Several losses in one: each in units of its noise, so that error bars are those of all observations together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
-UNEXPLAINED = 4.0  # times the stated noise power: a part with a larger mean squared residual is doubted
+MAX_POWER_RATIO = 4.0  # times the stated noise power: a part with a larger mean squared residual is doubted
 
 
 @checked
@@ -28,7 +28,7 @@ class MixedPart:
         loss: the loss.
         noise: standard deviation of its observations' errors, in their units: colours for pixels, shares of a pixel on an edge
             for masks, pixels for image tracks, metres for depths. By default that of the loss, or else its ``usual_noise``.
-        weight: as how many observations one counts.
+        weight: number of observations that one counts as.
 
     Raises:
         UserError: neither the loss nor the part states a noise.
@@ -57,7 +57,7 @@ class MixedPart:
 class MixedLoss(Loss):
     """Squared differences of several losses, each divided by its noise, over all their observations.
 
-    The observations of a frame stand side by side. Where a part has no target at a frame, they are zero and do not count. The
+    The observations of a frame are concatenated. Where a part has no target at a frame, they are zero and do not count. The
     noise is stated: it explains a loss of 1.
     """
 
@@ -88,11 +88,11 @@ class MixedLoss(Loss):
 
     def bind_target(self, video: torch.Tensor | None) -> MixedLoss:
         """The parts' losses for a film (``Loss.bind_target``)."""
-        return self._of([term.loss.bind_target(video) for term in self.parts])
+        return self._with_losses([term.loss.bind_target(video) for term in self.parts])
 
     def coarse(self) -> MixedLoss:
         """The parts' losses for the search (``Loss.coarse``)."""
-        return self._of([term.loss.coarse() for term in self.parts])
+        return self._with_losses([term.loss.coarse() for term in self.parts])
 
     def frozen_at(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
@@ -102,10 +102,10 @@ class MixedLoss(Loss):
         frames = range(states.placement.shape[1]) if frames is None else frames
         term_frames = [[frame for frame in frames if frame in known_frames] for known_frames in self._frames]
         pairs = zip(self.parts, term_frames, strict=True)
-        motion = scene, states, values
-        return self._of(
+        simulated = scene, states, values
+        return self._with_losses(
             [
-                term.loss.frozen_at(*motion, compared_frames, follows=follows) if compared_frames else term.loss
+                term.loss.frozen_at(*simulated, compared_frames, follows=follows) if compared_frames else term.loss
                 for term, compared_frames in pairs
             ]
         )
@@ -132,7 +132,7 @@ class MixedLoss(Loss):
                 rows.append(states.placement.new_zeros(len(states.placement), len(frames), int(np.prod(shape))))
                 continue
             rows.append(
-                term.scale * _placed(term.loss.observe(scene, states, values, term_frames).flatten(2), term_frames, frames)
+                term.scale * _at_frames(term.loss.observe(scene, states, values, term_frames).flatten(2), term_frames, frames)
             )
         return torch.cat(rows, dim=-1)
 
@@ -145,7 +145,7 @@ class MixedLoss(Loss):
             term_frames = [frame for frame in frames if frame in known_frames]
             target = term.loss.of_target(scene, video, term_frames)
             self._shapes.append(tuple(target.shape[1:]))
-            rows.append(term.scale * _placed(target.flatten(1)[None], term_frames, frames)[0])
+            rows.append(term.scale * _at_frames(target.flatten(1)[None], term_frames, frames)[0])
         return torch.cat(rows, dim=-1)
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
@@ -154,10 +154,10 @@ class MixedLoss(Loss):
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of each part (``Loss.blocks``)."""
-        blocks, first = [], 0
+        blocks, first_block = [], 0
         for term, term_shape in zip(self.parts, self._shapes, strict=True):
-            blocks.append(first + term.loss.blocks(term_shape, size))
-            first = int(blocks[-1].max()) + 1
+            blocks.append(first_block + term.loss.blocks(term_shape, size))
+            first_block = int(blocks[-1].max()) + 1
         return np.concatenate(blocks)
 
     def doubts(self, residual: torch.Tensor, frames: Sequence[int]) -> list[str]:
@@ -165,11 +165,11 @@ class MixedLoss(Loss):
         sentences = []
         sizes = [int(np.prod(shape)) for shape in self._shapes]
         for term, term_residual, count in zip(self.parts, residual.split(sizes, dim=-1), self._counts(frames), strict=True):
-            times = float(term_residual.double().square().sum()) / max(1.0, count) / float(term.weight)
-            if times > UNEXPLAINED:
+            power_ratio = float(term_residual.double().square().sum()) / max(1.0, count) / float(term.weight)
+            if power_ratio > MAX_POWER_RATIO:
                 sentences.append(
-                    f"the {term.loss.kind} part leaves {times:.2g} times what its noise of {term.noise:.3g} explains: the noise "
-                    "is larger than stated, or the scene is unlike what was seen"
+                    f"the {term.loss.kind} part leaves {power_ratio:.2g} times what its noise of {term.noise:.3g} explains: the "
+                    "noise is larger than stated, or the scene is unlike what was seen"
                 )
         return sentences
 
@@ -185,11 +185,11 @@ class MixedLoss(Loss):
         """The parts (``Loss.to_json``)."""
         return {"kind": self.kind, "parts": [term.to_json() for term in self.parts]}
 
-    def _of(self, losses: Sequence[Loss]) -> MixedLoss:
+    def _with_losses(self, losses: Sequence[Loss]) -> MixedLoss:
         """The mix with other losses in its parts."""
-        mix = copy(self)
-        mix.parts = [replace(term, loss=loss) for term, loss in zip(self.parts, losses, strict=True)]
-        return mix
+        mixed = copy(self)
+        mixed.parts = [replace(term, loss=loss) for term, loss in zip(self.parts, losses, strict=True)]
+        return mixed
 
     def _counts(self, frames: Sequence[int]) -> list[float]:
         """Observations of each part that count."""
@@ -199,7 +199,7 @@ class MixedLoss(Loss):
         ]
 
 
-def _placed(rows: torch.Tensor, row_frames: Sequence[int], frames: Sequence[int]) -> torch.Tensor:
+def _at_frames(rows: torch.Tensor, row_frames: Sequence[int], frames: Sequence[int]) -> torch.Tensor:
     """Observations [B, n', D] at frames ``row_frames`` among those of all n frames, zero at the others."""
     if len(row_frames) == len(frames):
         return rows

@@ -94,7 +94,7 @@ class PixelWeights:
     def near(scene: Scene, states: States | torch.Tensor, *, distance: Positive) -> PixelWeights:
         """Only pixels near the bodies of a motion count, such as that of an estimate from which a search continues.
 
-        What stands elsewhere tells nothing of the motion, but where it is modelled (``LookSettings.plate``) its errors do harm.
+        Other pixels carry no information on the motion, but errors of a modelled background (``LookSettings.plate``) bias it.
 
         Args:
             scene: the scene.
@@ -110,8 +110,8 @@ class PixelWeights:
         if not covered.any():
             raise UserError("no pixel shows a body: the pixels near the bodies of a motion need one that the camera sees")
         # Without a covered pixel the transform has no distance to give.
-        within = [distance_transform_edt(~mask) <= distance if mask.any() else mask for mask in covered]
-        return PixelWeights(torch.as_tensor(np.stack(within).astype(float)))
+        is_near = [distance_transform_edt(~mask) <= distance if mask.any() else mask for mask in covered]
+        return PixelWeights(torch.as_tensor(np.stack(is_near).astype(float)))
 
     def __mul__(self, other: PixelWeights) -> PixelWeights:
         """Pixels that count in both, with the product of their weights.

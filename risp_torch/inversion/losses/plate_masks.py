@@ -1,4 +1,4 @@
-"""Masks by difference: where a film differs from a plate, the picture of what stands behind the bodies."""
+"""Masks by difference: where a film differs from a plate, the picture of the background."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ti_sim.base.rules import Count, UnitInterval, checked
 
 MEDIAN = "median"  # name of the plate that is each pixel's median over the film
 THRESHOLD = 0.1  # of the range of sRGB
-SMALLEST = 12  # pixels
-_DARK = 0.02  # linear colour below which a pixel carries no information on exposure
+MIN_SPOT_PIXELS = 12  # pixels
+_DARK_LEVEL = 0.02  # linear colour below which a pixel carries no information on exposure
 
 
 def read_plate(plate: str | Path, video: torch.Tensor) -> torch.Tensor:
@@ -49,10 +49,10 @@ def even_exposures(film: torch.Tensor, counts: torch.Tensor | None = None) -> to
         [T, H, W, 3]: each frame over the median ratio of its pixels to those of the film's median.
     """
     plate = film.median(dim=0).values
-    lit = (plate > _DARK).expand_as(film)
+    is_lit = (plate > _DARK_LEVEL).expand_as(film)
     if counts is not None:
-        lit = lit & counts[..., None]
-    ratio = torch.where(lit, film / plate.clamp(min=_DARK), torch.nan)
+        is_lit = is_lit & counts[..., None]
+    ratio = torch.where(is_lit, film / plate.clamp(min=_DARK_LEVEL), torch.nan)
     gain = ratio.flatten(1, 2).nanmedian(dim=1).values
     gain = torch.where(gain.isfinite() & (gain > 0), gain, torch.ones_like(gain))
     return (film / gain[:, None, None]).clamp(0.0, 1.0)
@@ -60,9 +60,9 @@ def even_exposures(film: torch.Tensor, counts: torch.Tensor | None = None) -> to
 
 @checked
 def masks_by_difference(
-    video: torch.Tensor, plate: torch.Tensor, *, threshold: UnitInterval = THRESHOLD, smallest: Count = SMALLEST
+    video: torch.Tensor, plate: torch.Tensor, *, threshold: UnitInterval = THRESHOLD, smallest: Count = MIN_SPOT_PIXELS
 ) -> torch.Tensor:
-    """Masks [T, H, W] in [0, 1] of what differs from a plate.
+    """Masks [T, H, W] in [0, 1] of the pixels that differ from a plate.
 
     A pixel differs where a channel of sRGB does by more than the threshold. Single pixels are taken away (an opening), gaps
     closed (a closing), holes filled, and small spots left out. On the edge of a spot the mask is the pixel's difference in linear
@@ -80,12 +80,12 @@ def masks_by_difference(
     """
     if tuple(plate.shape) != tuple(video.shape[1:]):
         raise UserError(f"the plate has shape {tuple(plate.shape)}, and {tuple(video.shape[1:])} is needed: that of a frame")
-    linear = np.linalg.norm((video - plate).double().cpu().numpy(), axis=-1)
+    linear_difference = np.linalg.norm((video - plate).double().cpu().numpy(), axis=-1)
     stored_film, stored_plate = (linear_to_srgb(pictures.double().cpu().numpy()) for pictures in (video, plate))
     spots = [_spots(picture, smallest) for picture in np.abs(stored_film - stored_plate).max(axis=-1) > threshold]
     if not np.any(spots):
         raise UserError(f"no spot of the film differs from its plate by more than {threshold:g}: give another plate or threshold")
-    return torch.as_tensor(np.stack([_shares(*frame) for frame in zip(spots, linear, strict=True)])).to(video)
+    return torch.as_tensor(np.stack([_coverage(*frame) for frame in zip(spots, linear_difference, strict=True)])).to(video)
 
 
 def _spots(differs: np.ndarray, smallest: int) -> np.ndarray:
@@ -98,13 +98,13 @@ def _spots(differs: np.ndarray, smallest: int) -> np.ndarray:
     return (sizes[labels] >= smallest) & (labels > 0)
 
 
-def _shares(spots: np.ndarray, difference: np.ndarray) -> np.ndarray:
+def _coverage(spots: np.ndarray, difference: np.ndarray) -> np.ndarray:
     """[H, W] shares of the pixels that show a spot, from differences [H, W] in linear light."""
     from scipy import ndimage
 
-    inside = ndimage.binary_erosion(spots, np.ones((3, 3)), border_value=1)
-    spot_fraction = ndimage.uniform_filter(inside.astype(np.float64), 5)
-    contrast = ndimage.uniform_filter(np.where(inside, difference, 0.0), 5) / np.maximum(spot_fraction, 1e-9)
+    interior = ndimage.binary_erosion(spots, np.ones((3, 3)), border_value=1)
+    spot_fraction = ndimage.uniform_filter(interior.astype(np.float64), 5)
+    contrast = ndimage.uniform_filter(np.where(interior, difference, 0.0), 5) / np.maximum(spot_fraction, 1e-9)
     contrast = np.where(spot_fraction > 1e-6, contrast, difference)
-    edge = np.clip(difference / np.maximum(contrast, 1e-9), 0.0, 1.0)
-    return np.where(inside, 1.0, np.where(ndimage.binary_dilation(spots), edge, 0.0))
+    edge_share = np.clip(difference / np.maximum(contrast, 1e-9), 0.0, 1.0)
+    return np.where(interior, 1.0, np.where(ndimage.binary_dilation(spots), edge_share, 0.0))

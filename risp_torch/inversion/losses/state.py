@@ -47,7 +47,7 @@ class StateLoss(Loss):
         Raises:
             UserError: the file has no states (arrays of Python objects are not read).
         """
-        self.head, self.path, self._bodies = head, "", None
+        self.head, self.path, self._body_names = head, "", None
         self._table: Table | None = None
         self.placement: torch.Tensor | None = None
         if isinstance(states, str | Path):
@@ -58,7 +58,7 @@ class StateLoss(Loss):
                     raise UserError(f"{states} is a table, which may have only a part of the states: leave the head out (None)")
                 self._table = Table.read(Path(states))
                 return
-            poses, self._bodies = read_states(Path(states))
+            poses, self._body_names = read_states(Path(states))
         else:
             poses = states.placement if isinstance(states, States) else states
         self.placement = torch.as_tensor(poses).detach().to(dtype=bridge_dtype(), device=bridge_device())
@@ -74,9 +74,9 @@ class StateLoss(Loss):
             return
         title = f"the states in {self.path}" if self.path else "the true states"
         names = scene.part_names
-        if self._bodies is not None and self._bodies != names:
+        if self._body_names is not None and self._body_names != names:
             raise UserError(
-                f"{title} are of {', '.join(self._bodies)}, and the scene has {', '.join(names)}: simulate this scene"
+                f"{title} are of {', '.join(self._body_names)}, and the scene has {', '.join(names)}: simulate this scene"
             )
         scene_shape = (scene.frames + 1, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count))
         shape = tuple(self.placement.shape)
@@ -109,7 +109,7 @@ class StateLoss(Loss):
         if self.head is not None:
             return self.head.outputs(scene, placement)
         coordinates = point_coordinates(scene, placement)
-        return coordinates if self._table is None else coordinates[..., Track.of_table(scene, self._table).chosen]
+        return coordinates if self._table is None else coordinates[..., Track.of_table(scene, self._table).coordinate_indices]
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
         """The same of the true states (``Loss.of_target``)."""

@@ -20,10 +20,10 @@ from risp_torch.scene.states import placement_shape, split_placement
 from ti_sim.base.errors import UserError
 
 TIMES = ("time", "t", "frame")
-_PLACE, _TURN = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
-_OF_BODY = 12  # coordinates of a body: of its centre of mass, and of a point on each of its axes
-_LATE = 0.02  # of a frame: largest distance of a time from that of a frame
-_ROUNDED = 0.06  # of a frame: largest rounding of times that is allowed for
+_POSITION, _QUATERNION = ("x", "y", "z"), ("qx", "qy", "qz", "qw")
+_COORDINATES_PER_BODY = 12  # those of its centre of mass, and of a point on each of its axes
+_TIME_TOLERANCE = 0.02  # of a frame: largest distance of a time from that of a frame
+_MAX_ROUNDING = 0.06  # of a frame: largest rounding of times that is allowed for
 _MAX_FRAMES = 2**31 - 1
 
 
@@ -70,12 +70,12 @@ class Track:
 
     Attributes:
         frames: n frame numbers, ascending.
-        chosen: [D] indices of the known ``point_coordinates`` of the scene.
+        coordinate_indices: [D] indices of the known ``point_coordinates`` of the scene.
         values: [n, D] these coordinates [m].
     """
 
     frames: tuple[int, ...]
-    chosen: torch.Tensor
+    coordinate_indices: torch.Tensor
     values: torch.Tensor
 
     @staticmethod
@@ -99,10 +99,10 @@ class Track:
         if (np.diff(frames) <= 0).any():
             raise UserError(f"{table.path} has two rows for one frame, or rows that go back in time: order them by time")
         columns = dict(zip(names, numbers[rows].T, strict=True))
-        placement, chosen = _placement(scene, table.path, columns, int(rows.sum()))
+        placement, coordinate_indices = _placement(scene, table.path, columns, int(rows.sum()))
         values = point_coordinates(scene, placement)
-        chosen = torch.as_tensor(chosen, device=values.device)
-        return Track(tuple(int(frame) for frame in frames), chosen, values[:, chosen])
+        coordinate_indices = torch.as_tensor(coordinate_indices, device=values.device)
+        return Track(tuple(int(frame) for frame in frames), coordinate_indices, values[:, coordinate_indices])
 
 
 def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
@@ -115,9 +115,9 @@ def point_coordinates(scene: Scene, placement: torch.Tensor) -> torch.Tensor:
     poses, particle_q = split_placement(placement, bodies=len(scene.bodies), particles=scene.particle_count)
     coordinates = []
     if poses.shape[-2]:
-        position, turn = poses[..., None, :3], rotation_matrix(poses[..., 3:])
+        position, rotation = poses[..., None, :3], rotation_matrix(poses[..., 3:])
         radius = poses.new_tensor([_gyration_radius(body) for body in scene.bodies])[:, None, None]
-        coordinates.append(torch.cat([position, position + radius * turn.transpose(-1, -2)], dim=-2).flatten(-3))
+        coordinates.append(torch.cat([position, position + radius * rotation.transpose(-1, -2)], dim=-2).flatten(-3))
     if particle_q is not None:
         coordinates.append(particle_q.flatten(-2))
     return torch.cat(coordinates, dim=-1)
@@ -141,18 +141,18 @@ def frame_numbers(scene: Scene, table: Table) -> np.ndarray:
         raise UserError(f"{table.path} has the columns {' and '.join(time_columns)}: leave one out")
     if not time_columns:
         return np.arange(len(next(iter(table.columns.values()))))
-    column, timed = table.columns[time_columns[0]], time_columns[0] != "frame"
-    if timed:
+    column, has_times = table.columns[time_columns[0]], time_columns[0] != "frame"
+    if has_times:
         _check_unit(scene, table.path, column)
-    exact = _frames_at(scene, column) if timed else column
-    frames = np.rint(exact)
-    late = _LATE + (_rounding(scene, column) if timed else 0.0)
-    off = ~(np.abs(exact - frames) <= late) | (frames < 0) | (frames > _MAX_FRAMES)
-    if off.any():
-        row = int(np.argmax(off))
+    fractional = _fractional_frames(scene, column) if has_times else column
+    frames = np.rint(fractional)
+    tolerance = _TIME_TOLERANCE + (_rounding(scene, column) if has_times else 0.0)
+    is_between_frames = ~(np.abs(fractional - frames) <= tolerance) | (frames < 0) | (frames > _MAX_FRAMES)
+    if is_between_frames.any():
+        row = int(np.argmax(is_between_frames))
         raise UserError(
             f"row {row + 2} of {table.path} has {time_columns[0]} {column[row]:g}, not a frame of {scene.name} "
-            f"({_rhythm(scene)}): give rows at frames, or change the scene's frame time"
+            f"({_frame_times_text(scene)}): give rows at frames, or change the scene's frame time"
         )
     return frames.astype(np.int64)
 
@@ -163,8 +163,8 @@ def _rounding(scene: Scene, times: np.ndarray) -> float:
     for digits in range(1, 9):
         if np.abs(finite_times * 10**digits - np.rint(finite_times * 10**digits)).max(initial=0.0) < 1e-6:
             interval = scene.frame_dt if scene.clock is None else float(np.diff(scene.film_times).min())
-            off = 0.5 * 10.0**-digits / interval
-            return off if off <= _ROUNDED else 0.0
+            rounding = 0.5 * 10.0**-digits / interval
+            return rounding if rounding <= _MAX_ROUNDING else 0.0
     return 0.0
 
 
@@ -193,15 +193,15 @@ def rows_used(scene: Scene, path: str, frames: np.ndarray) -> str:
         raise UserError(f"{path} has no row at the frames 0 to {scene.frames} of {scene.name}: simulate more frames")
     stamps = np.arange(scene.frames + 1) * scene.frame_dt if scene.clock is None else scene.film_times
     first, last = int(used.min()), int(used.max())
-    left = len(frames) - len(used)
-    beyond = f"; {left} rows after the last frame {scene.frames} are left out" if left else ""
+    num_left_out = len(frames) - len(used)
+    left_out_text = f"; {num_left_out} rows after the last frame {scene.frames} are left out" if num_left_out else ""
     return (
         f"{path}: {len(used)} of {len(frames)} rows are compared, at {len(np.unique(used))} frames from {first} to {last} "
-        f"({stamps[first]:.6g} to {stamps[last]:.6g} s){beyond}"
+        f"({stamps[first]:.6g} to {stamps[last]:.6g} s){left_out_text}"
     )
 
 
-def _frames_at(scene: Scene, times: np.ndarray) -> np.ndarray:
+def _fractional_frames(scene: Scene, times: np.ndarray) -> np.ndarray:
     """[n] frame numbers at times [s], with fractions between frames."""
     if scene.clock is None:
         return times / scene.frame_dt
@@ -210,8 +210,8 @@ def _frames_at(scene: Scene, times: np.ndarray) -> np.ndarray:
     return nearest + (times - stamps[nearest]) / float(np.diff(stamps).min())
 
 
-def _rhythm(scene: Scene) -> str:
-    """When the frames are, for messages."""
+def _frame_times_text(scene: Scene) -> str:
+    """The times of the frames, for messages."""
     if scene.clock is None or scene.clock.times is None:
         return f"every {scene.frame_dt:g} s from 0"
     return f"{scene.frames + 1} time stamps from {scene.film_times[0]:g} s to {scene.film_times[-1]:g} s"
@@ -223,42 +223,42 @@ def _placement(scene: Scene, path: str, columns: Mapping[str, np.ndarray], count
     placement = np.zeros((count, *placement_shape(bodies=len(scene.bodies), particles=scene.particle_count)))
     if bodies:
         placement[:, :bodies, 6] = 1.0
-    chosen: list[int] = []
+    coordinate_indices: list[int] = []
     for name, numbers in columns.items():
         if name not in cells:
             raise UserError(f"{path}: {unknown_name_error('column', name, [*TIMES, *cells])}")
         row, column = cells[name]
         placement[:, row, column] = numbers
         if row < bodies and column < 3:
-            chosen.append(_OF_BODY * row + column)
+            coordinate_indices.append(_COORDINATES_PER_BODY * row + column)
         elif row >= bodies:
-            chosen.append(_OF_BODY * bodies + 3 * (row - bodies) + column)
+            coordinate_indices.append(_COORDINATES_PER_BODY * bodies + 3 * (row - bodies) + column)
     for row, body in enumerate(scene.bodies):
-        given_columns = {column for name in columns for cell_row, column in [cells[name]] if cell_row == row}
-        if not given_columns & {3, 4, 5, 6}:
+        known_columns = {column for name in columns for cell_row, column in [cells[name]] if cell_row == row}
+        if not known_columns & {3, 4, 5, 6}:
             continue
-        if given_columns != set(range(7)):
+        if known_columns != set(range(7)):
             raise UserError(f"{path} has only a part of the pose of {body.name}: give all of x, y, z, qx, qy, qz and qw, or no q")
         length = np.linalg.norm(placement[:, row, 3:], axis=1)
         if (np.abs(length - 1) > 0.05).any():
             raise UserError(f"the orientation of {body.name} in {path} is not a unit quaternion: give qx, qy, qz, qw of length 1")
         placement[:, row, 3:] /= length[:, None]
-        chosen += range(_OF_BODY * row + 3, _OF_BODY * (row + 1))
-    return torch.as_tensor(placement, dtype=bridge_dtype(), device=bridge_device()), sorted(chosen)
+        coordinate_indices += range(_COORDINATES_PER_BODY * row + 3, _COORDINATES_PER_BODY * (row + 1))
+    return torch.as_tensor(placement, dtype=bridge_dtype(), device=bridge_device()), sorted(coordinate_indices)
 
 
 def _cells(scene: Scene) -> dict[str, tuple[int, int]]:
     """Name of a column -> row and column of the placement."""
     cells = {}
     for row, body in enumerate(scene.bodies):
-        for column, coordinate in enumerate((*_PLACE, *_TURN)):
+        for column, coordinate in enumerate((*_POSITION, *_QUATERNION)):
             cells[f"{body.name}.{coordinate}"] = row, column
             if len(scene.part_names) == 1:
                 cells[coordinate] = row, column
     row = len(scene.bodies)
     for deformable in scene.deformables:
         for particle in range(deformable.count):
-            for column, coordinate in enumerate(_PLACE):
+            for column, coordinate in enumerate(_POSITION):
                 cells[f"{deformable.name}[{particle}].{coordinate}"] = row, column
             row += 1
     return cells

@@ -50,10 +50,12 @@ class Whitening:
             raise UserError("there are no finite errors for whitening: give some appearances that change the predictions")
         errors = errors.double()
         outputs = _covariance(torch.einsum("ntd,nte->de", errors, errors) / errors[..., 0].numel(), OUTPUT_RIDGE)
-        white = _inverse_root(outputs)
-        even = errors @ white.T
-        frames = _covariance(torch.einsum("ntd,nsd->ts", even, even) / even[:, 0].numel(), FRAME_RIDGE)
-        return Whitening(_inverse_root(frames), white, len(errors))
+        output_map = _inverse_root(outputs)
+        output_whitened = errors @ output_map.T
+        frames = _covariance(
+            torch.einsum("ntd,nsd->ts", output_whitened, output_whitened) / output_whitened[:, 0].numel(), FRAME_RIDGE
+        )
+        return Whitening(_inverse_root(frames), output_map, len(errors))
 
     def __call__(self, observations: torch.Tensor) -> torch.Tensor:
         """Whitened observations [..., n', D] of the n' first frames, differentiable."""

@@ -18,7 +18,7 @@ from ti_sim.base.rules import Count, checked
 from ti_sim.rollout.adjoint import Adjoint
 
 MAX_OBSERVATIONS = 2**27  # largest number of observations that are computed at once without gradients
-FLOOR_FRAMES = 12  # frames of a film from which its ``floor`` is estimated
+NOISE_FLOOR_FRAMES = 12  # frames of a film from which ``noise_floor`` is estimated
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Comparison:
             return self
         with torch.no_grad():
             states = scene.rollout(values, worlds=1, frames=max(self.last, 1))
-            loss = self.loss.frozen_at(scene, states, values, _unless_all(self.frames))
+            loss = self.loss.frozen_at(scene, states, values, _frames_or_none(self.frames))
         return self if loss is self.loss else replace(self, loss=loss)
 
     @property
@@ -114,7 +114,7 @@ class Comparison:
         """``Loss.noise_floor`` from the first compared frames of a film [T, H, W, 3], or None."""
         if pictures is None or not isinstance(self.loss, PictureLoss):
             return self.loss.noise_floor(self.target.new_zeros((0, 0, 0, 3)))
-        return self.loss.noise_floor(pictures[list(self.frames)[:FLOOR_FRAMES]])
+        return self.loss.noise_floor(pictures[list(self.frames)[:NOISE_FLOOR_FRAMES]])
 
     @property
     def count(self) -> float:
@@ -125,7 +125,7 @@ class Comparison:
         """The same of some frames (``Loss.count``)."""
         return max(1.0, self.loss.count(frames, self.target.shape[1:]))
 
-    def seen(self, horizon: int | None) -> tuple[int, ...]:
+    def frames_up_to(self, horizon: int | None) -> tuple[int, ...]:
         """The compared frames up to a horizon, at least two if there are two; all without a horizon."""
         return self.frames if horizon is None else self.frames[: max(2, sum(frame <= horizon for frame in self.frames))]
 
@@ -150,11 +150,11 @@ class Comparison:
         Returns:
             Observations [B, n', ...] of the first n' compared frames, and which worlds stayed finite, [B] bool.
         """
-        compared_frames = self.seen(horizon)
+        compared_frames = self.frames_up_to(horizon)
         states = scene.rollout(
             values, worlds=worlds, frames=max(compared_frames[-1], 1), adjoint=adjoint
         )  # one frame interval at least
-        return self.loss.observe(scene, states, values, _unless_all(compared_frames)), states.finite
+        return self.loss.observe(scene, states, values, _frames_or_none(compared_frames)), states.finite
 
     def losses(
         self,
@@ -171,7 +171,7 @@ class Comparison:
         return torch.where(finite.to(losses.device), losses, torch.full_like(losses, torch.nan))
 
 
-def _unless_all(frames: tuple[int, ...]) -> tuple[int, ...] | None:
+def _frames_or_none(frames: tuple[int, ...]) -> tuple[int, ...] | None:
     """Frame numbers; None for all frames of a film that ends with the last one."""
     return None if len(frames) == max(frames[-1], 1) + 1 else frames
 
@@ -218,15 +218,15 @@ def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
     Raises:
         UserError: an unknown sampling, a K that is not an integer from 1 to ``frames``, or a list with other frames.
     """
-    named = {
+    frames_by_name = {
         "all": range(frames + 1), "last": (frames,), "first+last": (0, frames), "first+middle": (0, max(1, frames // 2))
     }  # fmt: skip
-    if sampling in named:
-        return tuple(named[sampling])
-    word, colon, number = sampling.partition(":")
-    if word == "list" and colon:
+    if sampling in frames_by_name:
+        return tuple(frames_by_name[sampling])
+    kind, colon, number = sampling.partition(":")
+    if kind == "list" and colon:
         return _listed_frames(number, frames)
-    if word != "every" or not colon:
+    if kind != "every" or not colon:
         raise UserError(
             f"sampling {sampling!r} is unknown: choose all, last, first+last, first+middle, every:K or list:0,3,10-20"
         )
@@ -237,7 +237,7 @@ def sampled_frames(sampling: str, frames: Count) -> tuple[int, ...]:
 
 def _listed_frames(text: str, frames: int) -> tuple[int, ...]:
     """Frame numbers of "0,3,10-20", ascending."""
-    chosen: set[int] = set()
+    listed: set[int] = set()
     for span in text.split(","):
         first, dash, last = span.strip().partition("-")
         last = last if dash else first
@@ -246,5 +246,5 @@ def _listed_frames(text: str, frames: int) -> tuple[int, ...]:
                 f"sampling 'list:{text}' takes frames of a film of {frames} intervals, and {span.strip()!r} is none: give "
                 f"numbers from 0 to {frames}, or parts such as 3-{max(3, frames)}"
             )
-        chosen |= set(range(int(first), int(last) + 1))
-    return tuple(sorted(chosen))
+        listed |= set(range(int(first), int(last) + 1))
+    return tuple(sorted(listed))

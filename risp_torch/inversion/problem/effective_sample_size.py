@@ -13,10 +13,10 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 
 
 def block_size(comparison: Comparison) -> float:
-    """Observations with similar errors at most: those of a block, or of the whole film where errors last."""
+    """Largest number of observations with similar errors: those of a block, or of the film if errors are correlated in time."""
     frames = len(comparison.frames)
-    times = 1 if comparison.loss.temporally_correlated else len({frame // BLOCK_FRAMES for frame in comparison.frames})
-    return max(1.0, frames * len(comparison.blocks) / ((int(comparison.blocks.max()) + 1) * times))
+    num_intervals = 1 if comparison.loss.temporally_correlated else len({frame // BLOCK_FRAMES for frame in comparison.frames})
+    return max(1.0, frames * len(comparison.blocks) / ((int(comparison.blocks.max()) + 1) * num_intervals))
 
 
 def design_effect(linearisation: Linearisation) -> float:
@@ -28,11 +28,11 @@ def design_effect(linearisation: Linearisation) -> float:
     Returns:
         A number between 1 and ``block_size``.
     """
-    film, _ = linearisation.normal_equations
+    film_matrix, _ = linearisation.normal_equations
     scores = block_scores(linearisation)
-    inverse = np.linalg.pinv(film + linearisation.prior, hermitian=True)
-    alone = linearisation.loss * float(np.trace(inverse @ film))
-    ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(alone, 1e-300)
+    inverse = np.linalg.pinv(film_matrix + linearisation.prior, hermitian=True)
+    independent = linearisation.loss * float(np.trace(inverse @ film_matrix))
+    ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(independent, 1e-300)
     if linearisation.comparison.loss.temporally_correlated:
         ratio = max(ratio, correlation_frames(linearisation))
     return float(np.clip(ratio, 1.0, block_size(linearisation.comparison)))

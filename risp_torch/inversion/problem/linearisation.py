@@ -21,7 +21,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, Rule, checked
 
-Step = Annotated[float, Rule(above=0, maximum=0.5)]  # of differences, in parts of the range
+Step = Annotated[float, Rule(above=0, maximum=0.5)]  # step of differences, in parts of the range
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,10 @@ def linearise(
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
-    smooth = comparison.count * unknowns.smoothness.matrix(ranges)
-    linearisation = Linearisation(residual, rows.T, scaled, comparison, smooth, -smooth @ (scaled / ranges), nearby=nearby)
+    smoothness_matrix = comparison.count * unknowns.smoothness.matrix(ranges)
+    linearisation = Linearisation(
+        residual, rows.T, scaled, comparison, smoothness_matrix, -smoothness_matrix @ (scaled / ranges), nearby=nearby
+    )
     return with_priors(linearisation, unknowns) if unknowns.priors else linearisation
 
 
@@ -149,14 +151,14 @@ def predict(scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np
             batches.append((observed.flatten(1), finite))
     if len(batches) == 1:  # films are large: no copy of the only one
         return batches[0]
-    return torch.cat([result[0] for result in batches]), torch.cat([result[1] for result in batches])
+    return torch.cat([batch_result[0] for batch_result in batches]), torch.cat([batch_result[1] for batch_result in batches])
 
 
 def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknowns, scaled: np.ndarray) -> np.ndarray:
     """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
     rows, comparison = _rows(scaled), Comparison.of_target(target)
-    films = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
-    return unknowns.penalised_at(films, rows, comparison.count).double().cpu().numpy()
+    film_loss = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
+    return unknowns.penalised_at(film_loss, rows, comparison.count).double().cpu().numpy()
 
 
 @checked
@@ -169,7 +171,7 @@ def jacobian_along_eigenvectors(
     step: Step = 1e-3,
     widest: Annotated[float, Rule(minimum=1)] = 100.0,
 ) -> Linearisation:
-    """The same linearisation, its Jacobian measured along its own principal directions instead of along single unknowns.
+    """The same linearisation, its Jacobian measured along its principal directions instead of along single unknowns.
 
     A finite difference has a relative error. If the responses to several unknowns cancel (all masses and contact
     parameters scaled together do not change the motion), the errors of the columns remain, and the direction seems observable.
@@ -186,13 +188,13 @@ def jacobian_along_eigenvectors(
     count = len(linearisation.scaled)
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
-    room = np.maximum(np.minimum(linearisation.scaled - low, high - linearisation.scaled) / ranges, 0.1 * step)
+    bound_distance = np.maximum(np.minimum(linearisation.scaled - low, high - linearisation.scaled) / ranges, 0.1 * step)
     jacobian = linearisation.jacobian
     for _ in range(rounds if count > 1 else 0):
         values, vectors = np.linalg.eigh(replace(linearisation, jacobian=jacobian).normal_equations[0])
         response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
         steps = step * np.clip(response.max() / response, 1.0, widest)
-        steps = np.minimum(steps, (room[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
+        steps = np.minimum(steps, (bound_distance[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
         directional, finite = _differences(
             scene, linearisation.nearby or linearisation.comparison, unknowns, linearisation.scaled, moves

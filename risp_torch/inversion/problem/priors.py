@@ -1,18 +1,18 @@
 """Prior knowledge of unknowns: normal distributions, which enter the loss, Gauss-Newton steps and error bars.
 
-A film says how large its errors are only by what the best simulation leaves. So the variance v of an observation's error is
-estimated with the unknowns: with N independent observations, a mean squared residual L and priors of mean m and standard
+The size of a film's errors is only known from the residual of the best simulation. So the variance v of an observation's error
+is estimated with the unknowns: with N independent observations, a mean squared residual L and priors of mean m and standard
 deviation s, minus twice the logarithm of the posterior, at the likeliest v >= floor, is
 
     N psi(L) + Q,    psi(L) = log(L / floor) for L > floor, L / floor - 1 below,    Q = sum ((x - m) / s)^2.
 
 Its Gauss-Newton equations are those of J^T J / v and 1 / s^2 with v = max(L, floor). A scene that fits badly has a large v: the
-worse the fit, the less the film overrules a prior.
+worse the fit, the less weight the film has against a prior.
 
 Errors of neighbouring pixels and frames are similar (compression, edges out of place), so that P observations count as
-N = P / together independent ones. The search begins with all errors equal within a block (``Loss.blocks``, four frames), which
-trusts the priors most, and ends with the measured ratio (``design_effect``): a magnitude adjustment of a composite likelihood
-(Pauli, Racugno and Ventura, Statistica Sinica 21, 2011; Ribatet, Cooley and Davison, Statistica Sinica 22, 2012).
+N = P / ``design_effect`` independent ones. The search begins with all errors equal within a block (``Loss.blocks``, four
+frames), which trusts the priors most, and ends with the measured ratio (``design_effect``): a magnitude adjustment of a composite
+likelihood (Pauli, Racugno and Ventura, Statistica Sinica 21, 2011; Ribatet, Cooley and Davison, Statistica Sinica 22, 2012).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ti_sim.base.numbers import format_value, real_numbers
 from ti_sim.base.param import Param
 from ti_sim.base.rules import Positive, Rule, checked
 
-FAR = 5.0  # standard deviations: bounds of an unknown that has a prior and no bounds
+BOUND_DISTANCE = 5.0  # standard deviations: bounds of an unknown that has a prior and no bounds
 _MIN_VARIANCE = 1e-30
 _MIN_MEAN_FRACTION = 1e-2  # of the mean: lower bound of a positive number with a wide prior
 
@@ -54,7 +54,7 @@ class Priors:
     """Independent normal priors of M of the K unknowns.
 
     Attributes:
-        places: [M] indices of the unknowns.
+        indices: [M] indices of the unknowns.
         mean: [M] scaled units (log10 of the value for log10).
         sd: [M] standard deviations, scaled units (decades for log10).
         floor: lower bound of the variance of an observation.
@@ -62,7 +62,7 @@ class Priors:
         specification: name -> mean and standard deviation, physical units, as JSON values.
     """
 
-    places: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    indices: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
     sd: np.ndarray = field(default_factory=lambda: np.zeros(0))
     floor: Positive = _MIN_VARIANCE
@@ -80,29 +80,29 @@ class Priors:
         Raises:
             UserError: a mean lies outside the bounds of its unknown.
         """
-        indices, means, sds, before = [], [], [], 0
+        indices, means, sds, first_index = [], [], [], 0
         for name, param in params.items():
             if name in priors:
-                mean, sd = (np.ravel(moment) for moment in (priors[name].mean, priors[name].sd))
+                mean, sd = (np.ravel(array) for array in (priors[name].mean, priors[name].sd))
                 finite = np.flatnonzero(np.isfinite(sd))
                 _check_inside(name, param, mean, finite)
-                scaled, spread = scaled_prior(param, mean[finite], sd[finite])
-                indices.append(before + finite)
-                means.append(scaled)
-                sds.append(spread)
-            before += int(np.size(param.value))
+                scaled_mean, scaled_sd = scaled_prior(param, mean[finite], sd[finite])
+                indices.append(first_index + finite)
+                means.append(scaled_mean)
+                sds.append(scaled_sd)
+            first_index += int(np.size(param.value))
         if not indices:
             return Priors()
-        shown_given = {name: {"mean": prior.mean.tolist(), "sd": _plain(prior.sd)} for name, prior in priors.items()}
-        return Priors(np.concatenate(indices), np.concatenate(means), np.concatenate(sds), specification=shown_given)
+        specification = {name: {"mean": prior.mean.tolist(), "sd": _to_jsonable(prior.sd)} for name, prior in priors.items()}
+        return Priors(np.concatenate(indices), np.concatenate(means), np.concatenate(sds), specification=specification)
 
     def __bool__(self) -> bool:
-        return len(self.places) > 0
+        return len(self.indices) > 0
 
     def distance(self, scaled: torch.Tensor) -> torch.Tensor:
         """Sum of squared distances from the means in standard deviations, [S], of scaled coordinates [S, K]; differentiable."""
-        mean, sd = (torch.as_tensor(moment).to(scaled) for moment in (self.mean, self.sd))
-        return (((scaled[:, torch.as_tensor(self.places, device=scaled.device)] - mean) / sd) ** 2).sum(dim=1)
+        mean, sd = (torch.as_tensor(array).to(scaled) for array in (self.mean, self.sd))
+        return (((scaled[:, torch.as_tensor(self.indices, device=scaled.device)] - mean) / sd) ** 2).sum(dim=1)
 
     def penalised(self, losses: torch.Tensor, scaled: torch.Tensor, observations: float) -> torch.Tensor:
         """Losses [S] of the film that have the same posterior at the priors' means; differentiable.
@@ -114,10 +114,12 @@ class Priors:
         """
         if not self:
             return losses
-        extra = (self.distance(scaled) * (self.design_effect / observations)).clamp(max=60.0)
-        below = losses + self.floor * extra
-        across = self.floor * torch.exp((losses / self.floor).clamp(max=1.0) - 1 + extra)
-        return torch.where(losses > self.floor, losses * torch.exp(extra), torch.where(below <= self.floor, below, across))
+        penalty = (self.distance(scaled) * (self.design_effect / observations)).clamp(max=60.0)
+        below_floor = losses + self.floor * penalty
+        across_floor = self.floor * torch.exp((losses / self.floor).clamp(max=1.0) - 1 + penalty)
+        return torch.where(
+            losses > self.floor, losses * torch.exp(penalty), torch.where(below_floor <= self.floor, below_floor, across_floor)
+        )
 
     def variance(self, loss: float) -> float:
         """Variance that one unit of J^T J stands for where the mean squared residual is ``loss``."""
@@ -126,14 +128,14 @@ class Priors:
     def precision(self, ranges: np.ndarray) -> np.ndarray:
         """Inverse covariance [K, K] of the unknowns relative to their ranges [K] (scaled units)."""
         diagonal = np.zeros(len(ranges))
-        diagonal[self.places] = (ranges[self.places] / self.sd) ** 2
+        diagonal[self.indices] = (ranges[self.indices] / self.sd) ** 2
         return np.diag(diagonal)
 
     def offset(self, scaled: np.ndarray, ranges: np.ndarray) -> np.ndarray:
         """Distance [K] of a point [K] from the means, relative to the ranges; zero where there is no prior."""
-        away = np.zeros(len(ranges))
-        away[self.places] = (scaled[self.places] - self.mean) / ranges[self.places]
-        return away
+        offset_from_means = np.zeros(len(ranges))
+        offset_from_means[self.indices] = (scaled[self.indices] - self.mean) / ranges[self.indices]
+        return offset_from_means
 
     def spread(self, scaled: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Guesses [S, K] spread evenly between bounds [K], those of unknowns with priors moved to the priors' means.
@@ -141,10 +143,10 @@ class Priors:
         Where all unknowns have priors, they are moved to the same shares of the priors between these bounds.
         """
         moved = scaled.copy()
-        if len(self.places) < scaled.shape[1]:
-            moved[:, self.places] = self.mean
+        if len(self.indices) < scaled.shape[1]:
+            moved[:, self.indices] = self.mean
             return moved
-        for k, mean, sd in zip(self.places, self.mean, self.sd, strict=True):
+        for k, mean, sd in zip(self.indices, self.mean, self.sd, strict=True):
             bound_quantiles = ndtr([(low[k] - mean) / sd, (high[k] - mean) / sd])
             quantile = bound_quantiles[0] + (bound_quantiles[1] - bound_quantiles[0]) * (scaled[:, k] - low[k]) / (
                 high[k] - low[k]
@@ -157,12 +159,12 @@ class Priors:
         distance from it.
         """
         widest_ranges = ranges.copy()
-        widest_ranges[self.places] = np.minimum(widest_ranges[self.places], np.hypot(self.sd, scaled[self.places] - self.mean))
+        widest_ranges[self.indices] = np.minimum(widest_ranges[self.indices], np.hypot(self.sd, scaled[self.indices] - self.mean))
         return widest_ranges
 
 
 def read_priors(params: Mapping[str, Param], specifications: PriorsGiven | None) -> dict[str, Prior]:
-    """Priors by the name of an unknown, from what a user gave.
+    """Priors by the name of an unknown, from a user's specifications.
 
     Args:
         params: parameters of the unknowns, with the scene's values, which are the means by default.
@@ -188,17 +190,17 @@ def read_priors(params: Mapping[str, Param], specifications: PriorsGiven | None)
 
 
 def with_bounds_of_prior(param: Param, prior: Prior, sign: Sign | None) -> Param:
-    """The parameter with bounds at ``FAR`` standard deviations of its prior in place of those that are missing."""
+    """The parameter with bounds at ``BOUND_DISTANCE`` standard deviations of its prior in place of those that are missing."""
     if np.isnan(prior.sd).any() or (param.low is not None and param.high is not None):
         return param
     mean, sd = scaled_prior(param, prior.mean, prior.sd)
-    low, high = param.from_scaled(mean - FAR * sd), param.from_scaled(mean + FAR * sd)
-    least, most = {
+    low, high = param.from_scaled(mean - BOUND_DISTANCE * sd), param.from_scaled(mean + BOUND_DISTANCE * sd)
+    sign_low, sign_high = {
         "positive": (_MIN_MEAN_FRACTION * prior.mean, math.inf), "not negative": (0.0, math.inf), "color": (0.0, 1.0),
         "poisson": (-0.99, 0.49), None: (-math.inf, math.inf),
     }[sign]  # fmt: skip
-    low = np.maximum(low, least) if param.low is None else param.low
-    high = np.minimum(high, most) if param.high is None else param.high
+    low = np.maximum(low, sign_low) if param.low is None else param.low
+    high = np.minimum(high, sign_high) if param.high is None else param.high
     return replace(param, value=np.clip(param.value, low, high), low=low, high=high)
 
 
@@ -258,6 +260,6 @@ def _check_inside(name: str, param: Param, mean: np.ndarray, indices: np.ndarray
         )
 
 
-def _plain(sd: np.ndarray) -> Any:
+def _to_jsonable(sd: np.ndarray) -> Any:
     """The standard deviations as JSON values, None where there is none."""
     return np.where(np.isnan(sd), None, sd).tolist()

@@ -101,7 +101,7 @@ class Problem:
         return self.search.max_linearised(self.loss)
 
     @property
-    def linear(self) -> bool:
+    def is_linearised(self) -> bool:
         """Whether there are Gauss-Newton steps and error bars."""
         return len(self.unknowns.labels) <= self.max_linearised
 
@@ -147,7 +147,7 @@ def _given_starts(unknowns: Unknowns, starts: Sequence[Mapping[str, Any]]) -> np
     """Guesses [S, K] given by the user, by parameters or by labels; parameters missing in a guess have the scene's value."""
     rows = []
     for start in starts:
-        if set(start) == set(unknowns.labels) and set(start) != set(unknowns.params):  # another search's end
+        if set(start) == set(unknowns.labels) and set(start) != set(unknowns.params):  # the estimate of another search
             rows.append(np.array([start[label] for label in unknowns.labels]))
             continue
         for name in start:

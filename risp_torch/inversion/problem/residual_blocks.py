@@ -10,8 +10,8 @@ import torch
 from risp_torch.inversion.problem.linearisation import Linearisation
 
 BLOCK_FRAMES = 4  # over which compression errors are correlated
-BANDS, PARTS = 4, 6  # of the picture and of the film: the largest blocks
-MIN_BLOCKS_PER_UNKNOWN = 2  # for each unknown: with fewer blocks, their scores say nothing
+PICTURE_BANDS, FILM_PARTS = 4, 6  # parts of the picture and of the film: the largest blocks
+MIN_BLOCKS_PER_UNKNOWN = 2  # with fewer blocks, the covariance of their scores is unreliable
 
 
 def block_scores(linearisation: Linearisation) -> np.ndarray:
@@ -33,7 +33,7 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
     First those of ``block_scores``. Then, for errors that reach farther, whole frames, and quarters of the picture (bands of
     successive blocks) through a sixth of the film each. Scores add up to nothing at a minimum, so that G blocks have G - 1
     degrees of freedom: theirs are multiplied by the root of G / (G - 1). Sizes of which there are too few blocks are left out,
-    and losses whose errors last through the film have the first alone.
+    and losses with errors that are correlated in time have only the first.
     """
     (scores,) = _scores_of_frames(linearisation, [linearisation.residual])
     frame_count, block_count, unknowns = scores.shape
@@ -43,28 +43,31 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
         return scores_by_size
     frame_scores = _sums(scores, np.zeros(block_count, dtype=np.int64), np.arange(frame_count))
     bands = _sums(
-        scores, np.arange(block_count) * BANDS // block_count, np.arange(frame_count) * min(PARTS, frame_count) // frame_count
+        scores,
+        np.arange(block_count) * PICTURE_BANDS // block_count,
+        np.arange(frame_count) * min(FILM_PARTS, frame_count) // frame_count,
     )
-    for larger in (frame_scores, bands):
-        blocks = int((np.abs(larger).sum(axis=1) > 0).sum())
+    for coarse_scores in (frame_scores, bands):
+        blocks = int((np.abs(coarse_scores).sum(axis=1) > 0).sum())
         if blocks > MIN_BLOCKS_PER_UNKNOWN * unknowns:
-            scores_by_size.append(larger * np.sqrt(blocks / (blocks - 1)))
+            scores_by_size.append(coarse_scores * np.sqrt(blocks / (blocks - 1)))
     return scores_by_size
 
 
 def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
     """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64."""
     members, is_member = _members(linearisation.comparison.blocks)
-    frame_count, (blocks, width), unknowns = len(linearisation.comparison.frames), members.shape, linearisation.jacobian.shape[1]
-    where = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
+    frame_count, unknowns = len(linearisation.comparison.frames), linearisation.jacobian.shape[1]
+    blocks, max_size = members.shape
+    indices = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
     is_member = torch.as_tensor(is_member, device=linearisation.jacobian.device)
     scores = np.zeros((len(residuals), frame_count, blocks, unknowns))
     frames = zip(
         linearisation.jacobian.T.chunk(frame_count, dim=1), *(residual.chunk(frame_count) for residual in residuals), strict=True
     )
     for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
-        factors = columns.index_select(1, where).view(unknowns, blocks, width).double().movedim(1, 0)
-        terms = torch.stack(errors).index_select(1, where).view(len(errors), blocks, width).double() * is_member
+        factors = columns.index_select(1, indices).view(unknowns, blocks, max_size).double().movedim(1, 0)
+        terms = torch.stack(errors).index_select(1, indices).view(len(errors), blocks, max_size).double() * is_member
         scores[:, index] = (factors @ terms.permute(1, 2, 0)).permute(2, 0, 1).cpu().numpy()
     return scores
 
@@ -77,11 +80,11 @@ def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order[first + np.clip(positions, None, np.maximum(sizes - 1, 0))], (positions < sizes).astype(np.float64)
 
 
-def _sums(scores: np.ndarray, positions: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Sums [n, K] of scores [frames, blocks, K] over blocks with equal ``positions`` and frames with equal ``times``."""
+def _sums(scores: np.ndarray, positions: np.ndarray, intervals: np.ndarray) -> np.ndarray:
+    """Sums [n, K] of scores [frames, blocks, K] over blocks with equal ``positions`` and frames with equal ``intervals``."""
     position_count = int(positions.max()) + 1
-    sums = np.zeros((int(times.max()) + 1, position_count, scores.shape[2]))
-    np.add.at(sums, (times[:, None], positions[None]), scores)
+    sums = np.zeros((int(intervals.max()) + 1, position_count, scores.shape[2]))
+    np.add.at(sums, (intervals[:, None], positions[None]), scores)
     return sums.reshape(-1, scores.shape[2])
 
 

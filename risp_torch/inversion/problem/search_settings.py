@@ -22,7 +22,7 @@ from ti_sim.rollout.adjoint import Adjoint
 @checked
 @dataclass(frozen=True, kw_only=True)
 class NewtonSteps:
-    """Settings of the search.
+    """Settings of Levenberg-Marquardt steps over a growing horizon.
 
     Attributes:
         rounds: largest number of rounds. The horizon of a start grows when a round hardly lowers its loss, up to all frames.
@@ -70,7 +70,7 @@ OptimizerName = Literal["adam", "rmsprop", "lbfgs"]
 @checked
 @dataclass(frozen=True, kw_only=True)
 class OptimiseSettings:
-    """Settings of the search.
+    """Settings of gradient descent.
 
     Attributes:
         optimizer: "adam", "rmsprop" (RISP's) or "lbfgs" (each start separately, strong Wolfe line search).
@@ -124,9 +124,9 @@ class OptimiseSettings:
         if self.keep and self.optimizer == "lbfgs":
             raise UserError("keep stops starts of a batch, and lbfgs optimises each start separately: choose adam or rmsprop")
         fractions, counts = [fraction for fraction, _ in self.keep], [count for _, count in self.keep]
-        rising = all(a < b for a, b in pairwise([0.0, *fractions, 1.0]))
-        falling = all(a > b for a, b in pairwise([*counts, 0])) and all(count == int(count) for count in counts)
-        if self.keep and not (rising and falling):
+        is_rising = all(a < b for a, b in pairwise([0.0, *fractions, 1.0]))
+        is_falling = all(a > b for a, b in pairwise([*counts, 0])) and all(count == int(count) for count in counts)
+        if self.keep and not (is_rising and is_falling):
             raise UserError(
                 f"keep is {', '.join(f'{fraction:g}:{count}' for fraction, count in self.keep)}: "
                 "give shares of the iterations that "
@@ -137,7 +137,7 @@ class OptimiseSettings:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class WideSteps:
-    """Settings of the search.
+    """Settings of Gauss-Newton steps with wide finite differences.
 
     Attributes:
         widths: widths of the differences of each round, relative to the allowed ranges.
@@ -197,7 +197,7 @@ class WideSteps:
 WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7, narrow=1.0, whiten=True)
 
 
-EDGE = 6.0  # limit of the unbounded variables of candidates: a quarter of a percent of the range from its end
+MAX_UNBOUNDED = 6.0  # limit of the unbounded variables of CMA-ES candidates: a quarter of a percent of the range from its end
 Population = Annotated[int, Rule(integer=True, minimum=4, maximum=2**31 - 1)]
 
 
@@ -214,7 +214,7 @@ class CmaSettings:
 
     generations: Count = 10
     population: Population | None = None
-    spread: Annotated[float, Rule(above=0, below=EDGE)] = 0.5
+    spread: Annotated[float, Rule(above=0, below=MAX_UNBOUNDED)] = 0.5
 
 
 @checked

@@ -109,9 +109,9 @@ class Unknowns:
                     f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it, or give them "
                     f"with --bounds {name}=LOW:HIGH, or a standard deviation with --prior {name}=SD"
                 )
-        both = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
-        if both:
-            raise UserError(f"{both[0]} is one of the rendering parameters of psi: make only one of the two unknown")
+        duplicates = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
+        if duplicates:
+            raise UserError(f"{duplicates[0]} is one of the rendering parameters of psi: make only one of the two unknown")
         return Unknowns(params, appearance, Smoothness.of(scene, params, smoothness_weights), Priors.of(params, scene_priors))
 
     @property
@@ -158,11 +158,11 @@ class Unknowns:
 
     def physical(self, z: torch.Tensor) -> dict[str, torch.Tensor]:
         """Parameter values [S, *shape] of the scene from the optimiser's variables z [S, K], differentiable."""
-        return self._of_scene(self._split(z, lambda param, columns: param.to_physical(columns)))
+        return self._scene_values(self._split(z, lambda param, columns: param.to_physical(columns)))
 
     def from_scaled(self, scaled: torch.Tensor) -> dict[str, torch.Tensor]:
         """Parameter values [S, *shape] of the scene from scaled coordinates [S, K] (log10 of the value for log10)."""
-        return self._of_scene(self._split(scaled, lambda param, columns: param.from_scaled(columns)))
+        return self._scene_values(self._split(scaled, lambda param, columns: param.from_scaled(columns)))
 
     def vector(self, z: torch.Tensor) -> torch.Tensor:
         """The K physical values [S, K] from the optimiser's variables z [S, K]."""
@@ -222,10 +222,10 @@ class Unknowns:
 
     def physical_values(self, scaled: np.ndarray) -> np.ndarray:
         """Physical values [..., K] of scaled coordinates [..., K]."""
-        logs = np.array(self.scales) == "log10"
-        return np.where(logs, 10.0 ** np.where(logs, scaled, 0.0), scaled)
+        is_log10 = np.array(self.scales) == "log10"
+        return np.where(is_log10, 10.0 ** np.where(is_log10, scaled, 0.0), scaled)
 
-    def _of_scene(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    def _scene_values(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Values with psi replaced by its parameters."""
         if self.appearance is None:
             return values
@@ -276,8 +276,8 @@ def _with_bounds_of_entries(scene: Scene, param: Param, entries: Mapping[str, Se
             )
         _, index = split_entry(entry)
         value[index], low[index], high[index] = entry_param.value, entry_param.low, entry_param.high
-    lacking = np.argwhere(np.isnan(low) | np.isnan(high))
-    if len(lacking):
-        first = split_entry(next(iter(entries)))[0] + "".join(f"[{i}]" for i in lacking[0])
+    missing = np.argwhere(np.isnan(low) | np.isnan(high))
+    if len(missing):
+        first = split_entry(next(iter(entries)))[0] + "".join(f"[{i}]" for i in missing[0])
         raise UserError(f"{first} has no bounds: give them with --bounds {first}=LOW:HIGH, or make only the others unknown")
     return replace(param, value=value, low=low, high=high)

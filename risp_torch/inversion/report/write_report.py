@@ -96,7 +96,7 @@ def _unknowns_to_json(result: Inversion) -> dict[str, dict[str, Any]]:
     """Label -> estimate, error bar, unit, bounds, scale, and mean and standard deviation of a prior in that scale."""
     unknowns = result.unknowns
     low, high = unknowns.bounds()
-    prior_rows = zip(unknowns.priors.places, unknowns.priors.mean, unknowns.priors.sd, strict=True)
+    prior_rows = zip(unknowns.priors.indices, unknowns.priors.mean, unknowns.priors.sd, strict=True)
     priors = {int(k): {"prior": {"mean": mean, "sd": sd}} for k, mean, sd in prior_rows}
     return {
         label: {

@@ -74,7 +74,7 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
         search: the ends of its starts.
     """
     scene, unknowns, comparison = problem.scene, search.unknowns, search.comparison
-    if not problem.linear:
+    if not problem.is_linearised:
         return Assessment(without_error_bars(len(unknowns.labels)), None, [])
     errors = error_bars.estimate_error_bars(problem, search)
     loss, linearisation, misfit = comparison.loss, errors.linearisation, errors.misfit

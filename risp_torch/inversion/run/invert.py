@@ -122,13 +122,13 @@ def _result(
     problem: Problem, initial: np.ndarray, search: SearchResult, start_time: float, folder: RunFolder | None
 ) -> Inversion:
     """The result of the search from the starts [S, K], with error bars unless there are too many unknowns."""
-    search, choice_remarks = best_observed(problem, search) if problem.linear else (search, [])
+    search, choice_remarks = best_observed(problem, search) if problem.is_linearised else (search, [])
     unknowns, best = search.unknowns, search.best
     relative_ends = unknowns.scaled(search.final) / unknowns.scaled_range()
     assessment = assess(problem, search)
     status = status_of_starts(search.losses, best, search.history.stopped, relative_ends, assessment.excess)
     remarks = remarks_on(unknowns, search.final[best], status) + far_from_priors(search.final[best], unknowns) + choice_remarks
-    if not problem.linear:
+    if not problem.is_linearised:
         count, max_unknowns = len(unknowns.labels), problem.max_linearised
         remarks.insert(0, f"{count} unknowns: no Gauss-Newton steps, no error bars (linearise_up_to is {max_unknowns})")
     return Inversion(

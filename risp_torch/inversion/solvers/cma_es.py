@@ -12,13 +12,13 @@ import torch
 from tqdm import tqdm
 
 from risp_torch.inversion.problem.comparison import Comparison, film_losses
-from risp_torch.inversion.problem.search_settings import EDGE, CmaSettings
+from risp_torch.inversion.problem.search_settings import MAX_UNBOUNDED, CmaSettings
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 
-TOGETHER = 64  # candidates of all starts that are simulated together
+MAX_WORLDS = 64  # candidates of all starts that are simulated together
 
 
 def cma_es_search(
@@ -41,39 +41,39 @@ def cma_es_search(
         UserError: pycma is not installed.
     """
     searches = _searches(z, settings, seed)
-    best, lowest, history = z.clone(), _losses(scene, comparison, unknowns, z), History()
+    best, best_losses, history = z.clone(), _losses(scene, comparison, unknowns, z), History()
     for _ in tqdm(range(settings.generations), desc="warming up", disable=not progress, mininterval=0.5):
-        history.losses.append(torch.where(lowest.isfinite(), lowest, torch.nan))
+        history.losses.append(torch.where(best_losses.isfinite(), best_losses, torch.nan))
         history.values.append(unknowns.vector(best).detach())
         populations = [np.asarray(search.ask(), dtype=np.float64) for search in searches]
         candidates = torch.as_tensor(np.stack(populations)).to(z)
         losses = _losses(scene, comparison, unknowns, candidates.flatten(0, 1)).reshape(candidates.shape[:2])
-        for search, rows, row in zip(searches, populations, losses.double().cpu().numpy(), strict=True):
-            worst = np.max(row, where=np.isfinite(row), initial=0.0)
-            search.tell(list(rows), np.where(np.isfinite(row), row, 10 * worst + 1).tolist())
-        least, member = losses.min(dim=1)
-        better = least < lowest
-        best = torch.where(better[:, None], candidates[torch.arange(len(z)), member], best)
-        lowest = torch.where(better, least, lowest)
+        for search, rows, candidate_losses in zip(searches, populations, losses.double().cpu().numpy(), strict=True):
+            worst = np.max(candidate_losses, where=np.isfinite(candidate_losses), initial=0.0)
+            search.tell(list(rows), np.where(np.isfinite(candidate_losses), candidate_losses, 10 * worst + 1).tolist())
+        lowest_losses, lowest_index = losses.min(dim=1)
+        is_better = lowest_losses < best_losses
+        best = torch.where(is_better[:, None], candidates[torch.arange(len(z)), lowest_index], best)
+        best_losses = torch.where(is_better, lowest_losses, best_losses)
     return best, history
 
 
 def _losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor) -> torch.Tensor:
     """Losses [N] of candidates z [N, K], infinite where a world diverged."""
     with torch.no_grad():
-        films = film_losses(scene, unknowns.physical(z), comparison, worlds=len(z), most=TOGETHER)
-        return unknowns.penalised(films, z, comparison.count)
+        film_loss = film_losses(scene, unknowns.physical(z), comparison, worlds=len(z), most=MAX_WORLDS)
+        return unknowns.penalised(film_loss, z, comparison.count)
 
 
 def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:
     """A search of pycma for every start."""
     cma = _pycma()
-    starts = z.detach().double().cpu().numpy().clip(-0.99 * EDGE, 0.99 * EDGE)
+    starts = z.detach().double().cpu().numpy().clip(-0.99 * MAX_UNBOUNDED, 0.99 * MAX_UNBOUNDED)
     population = settings.population or 4 + math.floor(3 * math.log(starts.shape[1]))
     searches = []
     for number, start in enumerate(starts):
         options = {
-            "popsize": population, "bounds": [-EDGE, EDGE], "verbose": -9,
+            "popsize": population, "bounds": [-MAX_UNBOUNDED, MAX_UNBOUNDED], "verbose": -9,
             # A separate generator: otherwise pycma seeds and uses numpy's global generator.
             "seed": math.nan, "randn": _Normal(np.random.default_rng([seed, number])),
         }  # fmt: skip

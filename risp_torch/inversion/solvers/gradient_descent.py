@@ -19,7 +19,7 @@ from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
-SAVED_EVERY = 10  # iterations of a descent
+CHECKPOINT_INTERVAL = 10  # iterations of a descent
 
 
 @dataclass
@@ -96,44 +96,44 @@ def descend(
         Final z [S, K] and the history.
     """
     history = history or History()
-    saved = HistoryCheckpoint(checkpoint, history, z.device)
+    history_checkpoint = HistoryCheckpoint(checkpoint, history, z.device)
     if settings.optimizer == "lbfgs":
-        return _descend_lbfgs(scene, comparison, unknowns, z, settings, saved, progress=progress)
+        return _descend_lbfgs(scene, comparison, unknowns, z, settings, history_checkpoint, progress=progress)
     z = z.clone().requires_grad_()
     if settings.optimizer == "adam":
         optimizer = torch.optim.Adam([z], lr=settings.learning_rate, betas=(0.8, 0.95))
     else:
         optimizer = torch.optim.RMSprop([z], lr=settings.learning_rate, alpha=settings.smoothing, momentum=0.5)
-    first = 0
-    if (state := saved.load()) is not None:
-        first = state["iteration"]
+    first_iteration = 0
+    if (state := history_checkpoint.load()) is not None:
+        first_iteration = state["iteration"]
         optimizer.load_state_dict(state["optimizer"])
         with torch.no_grad():
             z.copy_(state["z"])
-    active = _others(len(z), history.stopped)
+    active = _other_starts(len(z), history.stopped)
     frames = comparison.last
-    bar = tqdm(total=settings.iterations, initial=first, desc="inverting", disable=not progress, mininterval=0.5)
-    for iteration in range(first, settings.iterations):
+    bar = tqdm(total=settings.iterations, initial=first_iteration, desc="inverting", disable=not progress, mininterval=0.5)
+    for iteration in range(first_iteration, settings.iterations):
         for group in optimizer.param_groups:
             group["lr"] = settings.rate(iteration)
         if (count := settings.kept(iteration)) is not None:
-            active = _best(history.losses[-1], active, count)
-            history.stopped = _others(len(z), active)
+            active = _best_starts(history.losses[-1], active, count)
+            history.stopped = _other_starts(len(z), active)
         optimizer.zero_grad()
-        before = z.detach().clone()
+        previous = z.detach().clone()
         losses = _losses(scene, comparison, unknowns, z[active], settings.horizon(iteration, frames), settings)
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
-        losses = _of_all(losses.detach(), active, len(z))
+        losses = _rows_of_all(losses.detach(), active, len(z))
         history.losses.append(losses)
-        history.values.append(_of_all(unknowns.vector(before[active]), active, len(z)))
+        history.values.append(_rows_of_all(unknowns.vector(previous[active]), active, len(z)))
         z.grad[~torch.isfinite(losses)] = 0  # a start that diverged does not move and has a NaN loss
         optimizer.step()
         with torch.no_grad():
-            z[history.stopped] = before[history.stopped]  # despite the momentum of the optimiser
+            z[history.stopped] = previous[history.stopped]  # despite the momentum of the optimiser
         bar.set_postfix(loss=f"{_smallest(losses):.3e}")
         bar.update()
-        if (iteration + 1) % SAVED_EVERY == 0:
-            saved.save({"z": z, "optimizer": optimizer.state_dict(), "iteration": iteration + 1})
+        if (iteration + 1) % CHECKPOINT_INTERVAL == 0:
+            history_checkpoint.save({"z": z, "optimizer": optimizer.state_dict(), "iteration": iteration + 1})
     bar.close()
     return z.detach(), history
 
@@ -142,22 +142,22 @@ def _losses(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.Tensor, frames: int, settings: OptimiseSettings
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
-    films = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=settings.adjoint)
-    return unknowns.penalised(films, z, comparison.count_of(comparison.seen(frames)))
+    film_loss = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=settings.adjoint)
+    return unknowns.penalised(film_loss, z, comparison.count_of(comparison.frames_up_to(frames)))
 
 
-def _best(losses: torch.Tensor, active: list[int], count: int) -> list[int]:
+def _best_starts(losses: torch.Tensor, active: list[int], count: int) -> list[int]:
     """The ``count`` active starts with the lowest losses [S], in order; starts without a loss are last."""
-    numbers = losses.nan_to_num(nan=math.inf).tolist()
-    return sorted(sorted(active, key=lambda start: numbers[start])[:count])
+    loss_values = losses.nan_to_num(nan=math.inf).tolist()
+    return sorted(sorted(active, key=lambda start: loss_values[start])[:count])
 
 
-def _others(count: int, starts: list[int]) -> list[int]:
+def _other_starts(count: int, starts: list[int]) -> list[int]:
     """Which of ``count`` starts are not among these."""
     return [start for start in range(count) if start not in starts]
 
 
-def _of_all(rows: torch.Tensor, active: list[int], count: int) -> torch.Tensor:
+def _rows_of_all(rows: torch.Tensor, active: list[int], count: int) -> torch.Tensor:
     """Rows of all starts [S, ...] from those of the active ones, NaN for the others."""
     all_rows = rows.new_full((count, *rows.shape[1:]), torch.nan)
     all_rows[active] = rows
@@ -166,11 +166,11 @@ def _of_all(rows: torch.Tensor, active: list[int], count: int) -> torch.Tensor:
 
 def _descend_lbfgs(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, starts: torch.Tensor, settings: OptimiseSettings,
-    saved: HistoryCheckpoint, *, progress: bool,
+    history_checkpoint: HistoryCheckpoint, *, progress: bool,
 ) -> tuple[torch.Tensor, History]:  # fmt: skip
     """Each start separately, because each line search has its own step length; saved after every iteration."""
     frames = comparison.last
-    state = saved.load() or {"ends": [], "losses": [], "values": [], "running": None}
+    state = history_checkpoint.load() or {"ends": [], "losses": [], "values": [], "running": None}
     minima = [minimum.to(starts) for minimum in state["ends"]]
     losses, values = ([[row.to(starts.device) for row in rows] for rows in state[name]] for name in ("losses", "values"))
     done = sum(len(rows) for rows in losses)
@@ -203,11 +203,11 @@ def _descend_lbfgs(
                 loss = z.new_tensor(torch.nan)
             losses[-1].append(loss.reshape(1))
             running = {"z": z, "optimizer": optimizer.state_dict()}
-            saved.save({"ends": minima, "losses": losses, "values": values, "running": running})
+            history_checkpoint.save({"ends": minima, "losses": losses, "values": values, "running": running})
             bar.update()
         minima.append(z.detach())
     bar.close()
-    history = saved.history
+    history = history_checkpoint.history
     history.losses.extend(torch.cat(column) for column in zip(*losses, strict=True))
     history.values.extend(torch.cat(column) for column in zip(*values, strict=True))
     return torch.cat(minima), history

@@ -22,7 +22,7 @@ from risp_torch.least_squares.loop import Starts
 from risp_torch.scene.scene import Scene
 
 
-class _GrowingFilm(FilmProblem):
+class _HorizonProblem(FilmProblem):
     """The film up to a horizon of frame intervals."""
 
     reevaluates = True
@@ -31,11 +31,11 @@ class _GrowingFilm(FilmProblem):
         super().__init__(scene, comparison, unknowns)
         self.horizons = horizons
 
-    def at_stage(self, stage: int) -> _GrowingFilm:
+    def at_stage(self, stage: int) -> _HorizonProblem:
         """The film up to the horizon of a stage (``LeastSquaresProblem.at_stage``)."""
-        frames = self.comparison.seen(self.horizons[stage])
+        frames = self.comparison.frames_up_to(self.horizons[stage])
         comparison = replace(self.comparison, target=self.comparison.target[: len(frames)], frames=frames)
-        return _GrowingFilm(self.scene, comparison, self.unknowns, self.horizons)
+        return _HorizonProblem(self.scene, comparison, self.unknowns, self.horizons)
 
 
 def newton_descend(
@@ -69,7 +69,7 @@ def newton_descend(
         history.stopped = sorted({*history.stopped, *np.flatnonzero(after.stopped).tolist()})
 
     minima = minimise_with_progress(
-        _GrowingFilm(scene, comparison, unknowns, horizons), starts, policy,
+        _HorizonProblem(scene, comparison, unknowns, horizons), starts, policy,
         HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="inverting", progress=progress,
     )  # fmt: skip
     return unknowns.physical_values(minima)

@@ -30,13 +30,13 @@ def minimise_with_progress(
     """
     saved = checkpoint.load()
     initial = 0 if saved is None else int(saved["rounds"])
-    bar = tqdm(total=policy.rounds, initial=initial, desc=title, disable=not progress, mininterval=0.5, leave=leave)
+    progress_bar = tqdm(total=policy.rounds, initial=initial, desc=title, disable=not progress, mininterval=0.5, leave=leave)
 
     def after_round(before: Starts, after: Starts) -> None:
         record(before, after)
-        bar.set_postfix(loss=f"{np.nanmin([before.objectives, after.objectives], initial=np.inf):.3e}")
-        bar.update()
+        progress_bar.set_postfix(loss=f"{np.nanmin([before.objectives, after.objectives], initial=np.inf):.3e}")
+        progress_bar.update()
 
     minimise(problem, starts, policy, checkpoint=checkpoint, after_round=after_round)
-    bar.close()
+    progress_bar.close()
     return np.array(starts.points)

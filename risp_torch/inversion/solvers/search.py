@@ -20,7 +20,7 @@ from risp_torch.inversion.solvers.cma_es import cma_es_search
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.levenberg_marquardt import newton_descend
 from risp_torch.inversion.solvers.refinement import refined
-from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.registration.rounds import needs_registration, registered
 from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from ti_sim.base.errors import DivergenceError
 
@@ -65,27 +65,29 @@ def search_from(problem: Problem, z: torch.Tensor, *, folder: RunFolder | None =
     """
     scene, comparison, unknowns, search = problem.scene, problem.comparison, problem.unknowns, problem.search
     settings = search.steps
-    history, best, rounds, wider = History(), None, search.refine, comparison.coarse()
-    phase = partial(SearchCheckpoint, folder)
+    history, best, rounds, coarse = History(), None, search.refine, comparison.coarse()
+    checkpoint = partial(SearchCheckpoint, folder)
     if search.warm_start is not None and (folder is None or folder.load_checkpoint() is None):
-        z, history = cma_es_search(scene, wider, unknowns, z, search.warm_start, seed=problem.seed, progress=progress)
+        z, history = cma_es_search(scene, coarse, unknowns, z, search.warm_start, seed=problem.seed, progress=progress)
     if isinstance(settings, WideSteps):
-        final, best, comparison = _wide(problem, settings, z, history, folder, progress=progress)
+        final, best, comparison = _wide_search(problem, settings, z, history, folder, progress=progress)
         rounds = 0 if problem.loss.non_smooth else rounds
     elif isinstance(settings, NewtonSteps):
         margin = 12 * comparison.noise_floor(problem.pictures)
         final = newton_descend(
-            scene, wider, unknowns, _physical(problem, z), settings, history, margin=margin, checkpoint=phase("search"),
+            scene, coarse, unknowns, _physical(problem, z), settings, history, margin=margin, checkpoint=checkpoint("search"),
             progress=progress,
         )  # fmt: skip
     else:
-        z, history = descend(scene, wider, unknowns, z, settings, checkpoint=phase("search"), history=history, progress=progress)
+        z, history = descend(
+            scene, coarse, unknowns, z, settings, checkpoint=checkpoint("search"), history=history, progress=progress
+        )
         final = _physical(problem, z)
-    rounds = rounds if problem.linear else 0
-    if rounds and is_registered(comparison, unknowns):
-        final = registered(scene, comparison, unknowns, final, history, checkpoint=phase("registration"), progress=progress)
+    rounds = rounds if problem.is_linearised else 0
+    if rounds and needs_registration(comparison, unknowns):
+        final = registered(scene, comparison, unknowns, final, history, checkpoint=checkpoint("registration"), progress=progress)
     final, losses = refined(
-        scene, comparison, unknowns, final, rounds, history, checkpoint=phase("refinement"), progress=progress
+        scene, comparison, unknowns, final, rounds, history, checkpoint=checkpoint("refinement"), progress=progress
     )
     if not np.isfinite(losses).any():
         scene.rollout(unknowns.physical(z))  # raises an error with body and step
@@ -93,18 +95,18 @@ def search_from(problem: Problem, z: torch.Tensor, *, folder: RunFolder | None =
     if best is None or rounds or not np.isfinite(losses[best]):
         best = int(np.argmin(losses))
     for number in range(MAX_REWEIGHTINGS if unknowns.priors and rounds else 0):
-        before, linearisation = unknowns.priors.design_effect, linearise(scene, comparison, unknowns, final[best])
+        previous_effect, linearisation = unknowns.priors.design_effect, linearise(scene, comparison, unknowns, final[best])
         unknowns = with_design_effect(unknowns, design_effect(linearisation))
         final, losses = refined(
-            scene, comparison, unknowns, final, rounds, history, checkpoint=phase(f"reweighted-{number}"), progress=progress
+            scene, comparison, unknowns, final, rounds, history, checkpoint=checkpoint(f"reweighted-{number}"), progress=progress
         )
         best = int(np.argmin(losses))
-        if unknowns.priors.design_effect > REWEIGHTING_TOLERANCE * before:
+        if unknowns.priors.design_effect > REWEIGHTING_TOLERANCE * previous_effect:
             break
     return SearchResult(final, losses, best, comparison, unknowns, history)
 
 
-def _wide(
+def _wide_search(
     problem: Problem, settings: WideSteps, z: torch.Tensor, history: History, folder: RunFolder | None, *, progress: bool
 ) -> tuple[np.ndarray, int, Comparison]:
     """Final values [S, K] of wide steps, the best one settled with whitened observations; its number, and the last comparison."""

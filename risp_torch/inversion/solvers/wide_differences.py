@@ -25,7 +25,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
 REGION = TrustRegion(least=1e-6, most=1e12, rise=4.0)  # in widths of the differences
-_NARROWEST = 1e-5  # width of a difference relative to the range
+_MIN_WIDTH = 1e-5  # width of a difference relative to the range
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Point:
         equations: normal equations along M directions of the mean loss there, penalty included. Their ``radius`` [M] is the
             width of the differences along each direction, relative to the ranges.
         evaluation_key: width and horizon of the worlds: only losses with equal ones are comparable.
-        left: mean squared residual expected after the next step.
+        expected_residual: mean squared residual expected after the next step.
     """
 
     scaled: np.ndarray
     loss: float
     equations: NormalEquations
     evaluation_key: tuple[float, int]
-    left: float = math.inf
+    expected_residual: float = math.inf
 
     @property
     def widths(self) -> np.ndarray:
@@ -82,7 +82,7 @@ class WideProblem(LeastSquaresProblem):
         self.number = 0
 
     def at_round(self, number: int) -> WideProblem:
-        """The problem so many rounds later (``LeastSquaresProblem.at_round``)."""
+        """The problem ``number`` rounds later (``LeastSquaresProblem.at_round``)."""
         later = copy(self)
         later.number += number
         return later
@@ -121,18 +121,20 @@ class WideProblem(LeastSquaresProblem):
         widths = self._widths(width, before)
         margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
         center = np.clip(scaled, self.low + margin, self.high - margin)
-        count = self.comparison.count_of(self.comparison.seen(horizon))
-        normal, gradient, loss, off = self._equations(center, widths, horizon)
-        left = off - float(gradient @ np.linalg.solve(_damped(normal), gradient))
+        count = self.comparison.count_of(self.comparison.frames_up_to(horizon))
+        normal, gradient, loss, residual_power = self._equations(center, widths, horizon)
+        expected_residual = residual_power - float(gradient @ np.linalg.solve(_damped(normal), gradient))
         relative_center = center / self.ranges
         pull = self.smooth @ relative_center
-        prior_matrix = self._prior_matrix(off, count)
+        prior_matrix = self._prior_matrix(residual_power, count)
         normal = normal + self.directions @ (self.smooth + prior_matrix) @ self.directions.T
         gradient = gradient - self.directions @ (pull + prior_matrix @ self.unknowns.priors.offset(center, self.ranges))
         loss = self._with_priors(loss, center, count) + float(relative_center @ pull)
-        return Point(center, loss, NormalEquations(normal, gradient, radius=widths), (width, horizon), max(left, 0.0))
+        return Point(
+            center, loss, NormalEquations(normal, gradient, radius=widths), (width, horizon), max(expected_residual, 0.0)
+        )
 
-    def next(self, point: Point, reach: float) -> np.ndarray:
+    def next_point(self, point: Point, reach: float) -> np.ndarray:
         """End [K] of the next step, damped until no unknown changes by more than ``reach`` widths."""
         return self.moved(point, REGION.step(point.equations, reach))
 
@@ -162,11 +164,15 @@ class WideProblem(LeastSquaresProblem):
         the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
         """
         widths = np.full(len(self.directions), width)
-        if self.settings.narrow is None or before is None or not math.isfinite(before.left):
+        if self.settings.narrow is None or before is None or not math.isfinite(before.expected_residual):
             return widths
-        share = width / max(self.settings.widths[-self.settings.settling :])
-        optimal = self.settings.narrow * share * np.sqrt(before.left * np.diag(np.linalg.inv(_damped(before.equations.matrix))))
-        return np.clip(optimal, _NARROWEST, width)
+        width_ratio = width / max(self.settings.widths[-self.settings.settling :])
+        optimal = (
+            self.settings.narrow
+            * width_ratio
+            * np.sqrt(before.expected_residual * np.diag(np.linalg.inv(_damped(before.equations.matrix))))
+        )
+        return np.clip(optimal, _MIN_WIDTH, width)
 
     def _equations(self, center: np.ndarray, widths: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, float, float]:
         """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
@@ -174,32 +180,32 @@ class WideProblem(LeastSquaresProblem):
         P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, while
         settling of the centre itself.
         """
-        compared_frames = self.comparison.seen(horizon)
+        compared_frames = self.comparison.frames_up_to(horizon)
         target, count = self.comparison.target[: len(compared_frames)], self.comparison.count_of(compared_frames)
-        comparison, total, losses, alive = self._frozen_comparison(center), 0.0, 0.0, 0
+        comparison, sums, losses, num_finite = self._frozen_comparison(center), 0.0, 0.0, 0
 
         def observe(points: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-            nonlocal total, losses, alive
+            nonlocal sums, losses, num_finite
             observed, finite = self._observe(comparison, points, horizon)
-            total = total + observed[finite].sum(dim=0)
+            sums = sums + observed[finite].sum(dim=0)
             losses += float(mean_square(observed[finite], target, count).sum())
-            alive += int(finite.sum())
+            num_finite += int(finite.sum())
             return observed.flatten(1), finite
 
         moves, at_once = widths[:, None] * self.directions * self.ranges, max(1, min(32, self.comparison.worlds_at_once) // 2)
-        differences, both = central_differences(observe, center, moves, at_once=at_once)
-        is_finite, mean = True, total / max(alive, 1)
+        differences, pair_finite = central_differences(observe, center, moves, at_once=at_once)
+        is_finite, mean = True, sums / max(num_finite, 1)
         if self.is_settling:
             (mean,), is_finite = self._observe(comparison, center[None], horizon)
-        if not alive or not is_finite:
+        if not num_finite or not is_finite:
             size = len(self.directions)
             return np.zeros((size, size)), np.zeros(size), math.inf, math.inf
         slopes = differences / (2 * torch.as_tensor(widths).to(differences)[:, None])
-        jacobian, residual = torch.where(both[:, None], slopes, torch.zeros_like(slopes)), (target - mean).flatten()
+        jacobian, residual = torch.where(pair_finite[:, None], slopes, torch.zeros_like(slopes)), (target - mean).flatten()
         blocks = zip(jacobian.split(2**16, dim=1), residual.split(2**16), strict=True)  # in double precision, gigabytes together
         equations = NormalEquations.from_rows((columns.double().T, rows) for columns, rows in blocks)
         square = float(residual.double().square().sum())
-        return equations.matrix / count, equations.gradient / count, losses / alive, square / count
+        return equations.matrix / count, equations.gradient / count, losses / num_finite, square / count
 
     def _frozen_comparison(self, center: np.ndarray) -> Comparison:
         """The comparison of the worlds around a point."""
@@ -218,7 +224,7 @@ class WideProblem(LeastSquaresProblem):
             with torch.no_grad():
                 return comparison.observe(self.scene, self.unknowns.from_scaled(rows), worlds=len(rows), horizon=horizon)
         except DivergenceError:  # none of these worlds stayed finite
-            target = self.comparison.target[: len(self.comparison.seen(horizon))]
+            target = self.comparison.target[: len(self.comparison.frames_up_to(horizon))]
             return target.expand(len(rows), *target.shape), torch.zeros(len(rows), dtype=torch.bool, device=target.device)
 
 

@@ -73,11 +73,11 @@ def wide_gauss_newton(
         settings: widths, step limit, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
         checkpoint: saves the search after every round, and resumes it.
-        refining: whether the loss holds what it solves at each round's centre (``Loss.frozen_at``), for narrow differences.
+        refining: whether the loss freezes its solved numbers at each round's centre (``Loss.frozen_at``), for narrow differences.
         progress: whether to show a progress bar.
 
     Returns:
-        Physical values [S, K] of where the starts have come to, and the number of the best one, with all frames and the narrowest
+        Physical values [S, K] of the ends of the starts, and the index of the best one, with all frames and the narrowest
         differences: its row is the estimate, with ``settling`` the mean end of the last steps.
 
     Raises:
@@ -89,11 +89,11 @@ def wide_gauss_newton(
     policy = Policy(
         REGION, RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3), rounds, termination=Termination(decrease=None)
     )
-    first = WideProblem(scene, comparison, unknowns, settings, refining=refining)
+    problem = WideProblem(scene, comparison, unknowns, settings, refining=refining)
     starts = Starts.begin([None] * len(values), policy)
 
-    def saved_at(reached: int) -> _WideCheckpoint:
-        phase = None if checkpoint is None else replace(checkpoint, phase=f"{checkpoint.phase}-{reached}")
+    def checkpoint_at(end: int) -> _WideCheckpoint:
+        phase = None if checkpoint is None else replace(checkpoint, phase=f"{checkpoint.phase}-{end}")
         return _WideCheckpoint(phase, history, comparison.target.device, targets)
 
     def record(before: Starts, after: Starts) -> None:
@@ -104,39 +104,39 @@ def wide_gauss_newton(
         history.append(losses, unknowns.physical_values(points), comparison.target)
 
     def record_settling(before: Starts, after: Starts) -> None:
-        for row, (old, new) in enumerate(zip(before.points, after.points, strict=True)):
-            if new is not old:  # a settling step may be as long as the first one
+        for row, (old_point, new_point) in enumerate(zip(before.points, after.points, strict=True)):
+            if new_point is not old_point:  # a settling step may be as long as the first one
                 after.damping[row] = policy.search.first
         record(before, after)
         best = int(np.nanargmin(_losses(after)))
-        target = first.next(after.points[best], after.damping[best])
-        targets[:] = [*targets, target] if settings.narrow is None or first.is_near(after.points[best], target) else []
+        target = problem.next_point(after.points[best], after.damping[best])
+        targets[:] = [*targets, target] if settings.narrow is None or problem.is_near(after.points[best], target) else []
 
-    def advance(number: int, reached: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
+    def advance(number: int, end: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
         minimise_with_progress(
-            first.at_round(number + 1), starts, replace(policy, rounds=reached - number), saved_at(reached), after_round,
+            problem.at_round(number + 1), starts, replace(policy, rounds=end - number), checkpoint_at(end), after_round,
             title=title, progress=progress,
         )  # fmt: skip
 
-    if (begun := saved_at(0).load()) is not None:
-        starts.restore(begun["starts"])
+    if (saved_state := checkpoint_at(0).load()) is not None:
+        starts.restore(saved_state["starts"])
     else:
-        starts.points = [first.point_at(scaled) for scaled in unknowns.scaled(values)]
+        starts.points = [problem.point_at(scaled) for scaled in unknowns.scaled(values)]
         record(starts, starts)
-        saved_at(0).save({"starts": starts.to_arrays()})
+        checkpoint_at(0).save({"starts": starts.to_arrays()})
     number = 0
-    for reached in sorted({0, settles_at, rounds, min(trial_at, rounds)}):
-        if reached > number and number < settles_at:
-            advance(number, reached, record, "inverting")
-        elif reached > number:
-            advance(number, reached, record_settling, "settling")
-        number = reached
-        if reached == trial_at and starts.active.sum() > 1:
+    for end in sorted({0, settles_at, rounds, min(trial_at, rounds)}):
+        if end > number and number < settles_at:
+            advance(number, end, record, "inverting")
+        elif end > number:
+            advance(number, end, record_settling, "settling")
+        number = end
+        if end == trial_at and starts.active.sum() > 1:
             starts.active[:] = np.arange(len(starts.points)) == np.nanargmin(_losses(starts))
             history.stopped = np.flatnonzero(~starts.active).tolist()
     best, points = int(np.nanargmin(_losses(starts))), np.array([point.scaled for point in starts.points])
     if settings.settling:
-        points[best] = np.mean(targets or [first.next(starts.points[best], starts.damping[best])], axis=0)
+        points[best] = np.mean(targets or [problem.next_point(starts.points[best], starts.damping[best])], axis=0)
     return unknowns.physical_values(points), best
 
 
@@ -176,14 +176,14 @@ def refine_whitened(
     whitened = comparison.whitened(scene, values, seed=seed) if settings.whiten else None
     if whitened is None:
         return minimum, comparison
-    share = float(film_losses(scene, values, whitened, worlds=1)[0] / film_losses(scene, values, comparison, worlds=1)[0])
-    smoothness = replace(unknowns.smoothness, weights=share * unknowns.smoothness.weights)
-    priors = replace(unknowns.priors, floor=share * unknowns.priors.floor)
-    rounds, unknowns = History(), replace(unknowns, smoothness=smoothness, priors=priors)
+    loss_ratio = float(film_losses(scene, values, whitened, worlds=1)[0] / film_losses(scene, values, comparison, worlds=1)[0])
+    smoothness = replace(unknowns.smoothness, weights=loss_ratio * unknowns.smoothness.weights)
+    priors = replace(unknowns.priors, floor=loss_ratio * unknowns.priors.floor)
+    new_history, unknowns = History(), replace(unknowns, smoothness=smoothness, priors=priors)
     minima, _ = wide_gauss_newton(
-        scene, whitened, unknowns, minimum[None], settings.last_rounds(), rounds, checkpoint=checkpoint, progress=progress
+        scene, whitened, unknowns, minimum[None], settings.last_rounds(), new_history, checkpoint=checkpoint, progress=progress
     )
-    for point in rounds.values:
+    for point in new_history.values:
         row_values = torch.full_like(history.values[-1], math.nan)
         row_values[start] = point[0]
         history.values.append(row_values)

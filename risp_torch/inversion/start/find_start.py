@@ -1,4 +1,4 @@
-"""The start of a film, found before the physics: poses of the bodies in its first picture, then velocities and spins in the next.
+"""The start of a film from its first pictures: poses of the bodies in the first one, then velocities and spins in the next.
 
 A pose is far from the truth where the body of a guess and that of the film do not overlap: there the loss has no slope. So the
 poses are spread over what is allowed, compared with the first picture alone, and the best, which differ from one another, are
@@ -29,9 +29,9 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.json_text import parse_json
 
 _FILE = "start.json"
-_APART = 0.05  # of the ranges: distance from which on poses or velocities differ
-_BEHIND = 4.0  # candidates with a loss this many times the lowest are no starts
-_NARROWING, _CHILDREN = (0.25, 0.12, 0.06, 0.03), 24  # widths of rounds, in parts of the ranges, and candidates of a parent
+_MIN_DISTANCE = 0.05  # of the ranges: smallest distance of poses or velocities that count as different
+_MAX_LOSS_RATIO = 4.0  # candidates with a loss this many times the lowest are no starts
+_SEARCH_WIDTHS, _CHILDREN_PER_PARENT = (0.25, 0.12, 0.06, 0.03), 24  # widths of rounds, in parts of the ranges
 
 
 def check_start(problem: Problem) -> None:
@@ -61,10 +61,10 @@ def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress:
         return problem.initial
     if folder is not None and (folder.path / _FILE).is_file():
         return _read(folder, unknowns, problem.initial.shape)
-    searched = StartingValues.of(problem.scene, unknowns)
-    search = _Search(problem, searched, problem.search.find_start, progress)
+    starting_values = StartingValues.of(problem.scene, unknowns)
+    search = _Search(problem, starting_values, problem.search.find_start, progress)
     points, losses = search.run()
-    starts = _chosen(points, losses, unknowns.scaled(problem.initial), searched.all)
+    starts = _starts_with_best(points, losses, unknowns.scaled(problem.initial), starting_values.all)
     values = np.clip(unknowns.physical_values(starts), *unknowns.bounds())
     if folder is not None:
         record = {"labels": unknowns.labels, "starts": values.tolist(), "losses": losses.tolist()}
@@ -75,33 +75,33 @@ def found_starts(problem: Problem, *, folder: RunFolder | None = None, progress:
 class _Search:
     """The search for the start of one film, in scaled coordinates."""
 
-    def __init__(self, problem: Problem, searched: StartingValues, settings: FindStart, progress: bool) -> None:
-        self.problem, self.searched, self.settings = problem, searched, settings
+    def __init__(self, problem: Problem, starting_values: StartingValues, settings: FindStart, progress: bool) -> None:
+        self.problem, self.starting_values, self.settings = problem, starting_values, settings
         self.unknowns, self.progress = problem.unknowns, progress
         self.coarse, self.fine = start_comparisons(problem)
         self.low, self.high = (self.unknowns.scaled(bound) for bound in self.unknowns.bounds())
         self.random = np.random.default_rng([problem.seed, 1])
-        last = settings.frames or max(2, math.ceil(problem.scene.frames / 12))
-        self.pictures = min(1 + last, len(self.fine.frames))
+        last_picture = settings.frames or max(2, math.ceil(problem.scene.frames / 12))
+        self.pictures = min(1 + last_picture, len(self.fine.frames))
 
     def run(self) -> tuple[np.ndarray, np.ndarray]:
         """Candidates [M, K] in scaled units that fit the first pictures, the best first, and their losses [M]."""
         initial = self.unknowns.scaled(self.problem.initial)
-        stages = [(1, self.searched.poses)] if len(self.searched.poses) else []
-        stages += [(min(2, self.pictures), self.searched.rates)] if len(self.searched.rates) else []
-        follow = range(min(2, self.pictures), self.pictures + 1) if len(self.searched.rates) else [self.pictures]
-        bar = tqdm(total=len(stages) + len(follow), desc="finding the start", disable=not self.progress)
+        stages = [(1, self.starting_values.poses)] if len(self.starting_values.poses) else []
+        stages += [(min(2, self.pictures), self.starting_values.rates)] if len(self.starting_values.rates) else []
+        picture_counts = range(min(2, self.pictures), self.pictures + 1) if len(self.starting_values.rates) else [self.pictures]
+        progress_bar = tqdm(total=len(stages) + len(picture_counts), desc="finding the start", disable=not self.progress)
         points = initial
         for pictures, unknown_indices in stages:
             points, losses = self._stage(points, pictures, unknown_indices)
-            bar.set_postfix(loss=f"{losses[0]:.3e}")
-            bar.update()
-        for pictures in follow:
-            points, losses = self._steps(self.fine, pictures).refined(points, self.searched.all)
-            points, losses = self._distinct(points, losses, self.searched.all, self.settings.keep)
-            bar.set_postfix(loss=f"{losses[0]:.3e}")
-            bar.update()
-        bar.close()
+            progress_bar.set_postfix(loss=f"{losses[0]:.3e}")
+            progress_bar.update()
+        for pictures in picture_counts:
+            points, losses = self._steps(self.fine, pictures).refined(points, self.starting_values.all)
+            points, losses = self._distinct(points, losses, self.starting_values.all, self.settings.keep)
+            progress_bar.set_postfix(loss=f"{losses[0]:.3e}")
+            progress_bar.update()
+        progress_bar.close()
         return points, losses
 
     def _stage(self, parents: np.ndarray, pictures: int, unknown_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -113,12 +113,12 @@ class _Search:
             raise DivergenceError(
                 "no guess of the start could be simulated: change the bounds of the starting values", body="", step=0
             )
-        apart = unknown_indices if pictures == 1 else self.searched.all
-        points, losses = self._distinct(points, losses, apart, 2 * self.settings.keep)
-        for width in _NARROWING:
-            points, losses = self._narrowed(steps, points, losses, unknown_indices, width)
+        distance_indices = unknown_indices if pictures == 1 else self.starting_values.all
+        points, losses = self._distinct(points, losses, distance_indices, 2 * self.settings.keep)
+        for width in _SEARCH_WIDTHS:
+            points, losses = self._best_children(steps, points, losses, unknown_indices, width)
         points, losses = self._steps(self.fine, pictures).refined(points, unknown_indices)
-        return self._distinct(points, losses, apart, self.settings.keep)
+        return self._distinct(points, losses, distance_indices, self.settings.keep)
 
     def _steps(self, comparison: Comparison, pictures: int) -> StartSteps:
         return StartSteps(self.problem.scene, first_frames(comparison, pictures), self.unknowns)
@@ -132,7 +132,7 @@ class _Search:
         points = parents[np.arange(count) % len(parents)].copy()
         points[:, unknown_indices] = self.low[unknown_indices] + quasi_random * (self.high - self.low)[unknown_indices]
         priors = self.unknowns.priors
-        for k, mean, sd in zip(priors.places, priors.mean, priors.sd, strict=True):
+        for k, mean, sd in zip(priors.indices, priors.mean, priors.sd, strict=True):
             (column,) = np.nonzero(unknown_indices == k)
             if len(column):
                 bound_quantiles = ndtr([(self.low[k] - mean) / sd, (self.high[k] - mean) / sd])
@@ -142,24 +142,24 @@ class _Search:
                 points[:, k] = np.clip(drawn, self.low[k], self.high[k])
         return points
 
-    def _narrowed(
+    def _best_children(
         self, steps: StartSteps, points: np.ndarray, losses: np.ndarray, unknown_indices: np.ndarray, width: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Each point [M, K], or the best of its children, whose ``unknown_indices`` differ from it by normal steps."""
-        moves = np.zeros((len(points), _CHILDREN, points.shape[1]))
+        moves = np.zeros((len(points), _CHILDREN_PER_PARENT, points.shape[1]))
         moves[..., unknown_indices] = (
             width
             * (self.high - self.low)[unknown_indices]
             * self.random.standard_normal((*moves.shape[:2], len(unknown_indices)))
         )
         children = np.clip(points[:, None] + moves, self.low, self.high)
-        everyone = np.concatenate([points[:, None], children], axis=1)
+        candidates = np.concatenate([points[:, None], children], axis=1)
         candidate_losses = np.concatenate(
             [losses[:, None], steps.losses(children.reshape(-1, points.shape[1])).reshape(len(points), -1)], 1
         )
         best = candidate_losses.argmin(axis=1)
         rows = np.arange(len(points))
-        return everyone[rows, best], candidate_losses[rows, best]
+        return candidates[rows, best], candidate_losses[rows, best]
 
     def _distinct(
         self, points: np.ndarray, losses: np.ndarray, unknown_indices: np.ndarray, most: int
@@ -168,17 +168,17 @@ class _Search:
         relative_points = (points / (self.high - self.low))[:, unknown_indices]
         distinct: list[int] = []
         for k in np.argsort(losses):
-            is_close = any(np.abs(relative_points[k] - relative_points[better]).max() < _APART for better in distinct)
+            is_close = any(np.abs(relative_points[k] - relative_points[better]).max() < _MIN_DISTANCE for better in distinct)
             if len(distinct) < most and np.isfinite(losses[k]) and not is_close:
                 distinct.append(int(k))
         return points[distinct], losses[distinct]
 
 
-def _chosen(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, unknown_indices: np.ndarray) -> np.ndarray:
+def _starts_with_best(points: np.ndarray, losses: np.ndarray, guesses: np.ndarray, unknown_indices: np.ndarray) -> np.ndarray:
     """The guesses [S, K], with the ``unknown_indices`` of the candidates that fit nearly as well as the best, in turn."""
-    good = points[losses <= _BEHIND * losses[0]]
+    good_points = points[losses <= _MAX_LOSS_RATIO * losses[0]]
     starts = guesses.copy()
-    starts[:, unknown_indices] = good[np.arange(len(starts)) % len(good)][:, unknown_indices]
+    starts[:, unknown_indices] = good_points[np.arange(len(starts)) % len(good_points)][:, unknown_indices]
     return starts
 
 

@@ -15,7 +15,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
 
-EDGE, SAMPLES = 0.3, 2  # of the masks of candidates: coarser than those of estimates, and faster
+COARSE_EDGE, COARSE_SAMPLES = 0.3, 2  # of the masks of candidates: coarser than those of estimates, and faster
 
 
 def check_first_picture(comparison: Comparison) -> None:
@@ -35,9 +35,9 @@ def check_first_picture(comparison: Comparison) -> None:
 def start_comparisons(problem: Problem) -> tuple[Comparison, Comparison]:
     """The comparisons of the many candidates for the start, and of the few that are refined.
 
-    A look that is solved of one picture fits it with any pose: the plate takes up the body. So the matched loss is replaced by
-    silhouettes that differ from the median of the film, in which exposures are equal. Masks of many candidates are coarse: they
-    are faster, but too large.
+    A look that is solved of one picture fits it with any pose: the solved background would show the body. So the matched loss is
+    replaced by silhouettes that differ from the median of the film, in which exposures are equal. Masks of many candidates are
+    coarse: they are faster, but too large.
 
     Raises:
         UserError: nothing in the film differs from its median.
@@ -48,7 +48,7 @@ def start_comparisons(problem: Problem) -> tuple[Comparison, Comparison]:
         sampling = "list:" + ",".join(map(str, comparison.frames))
         comparison = Comparison.of(problem.scene, loss, problem.pictures, sampling)
     if isinstance(loss, MaskLoss):
-        return replace(comparison, loss=loss.with_edges(edge=EDGE, samples=SAMPLES)), comparison
+        return replace(comparison, loss=loss.with_edges(edge=COARSE_EDGE, samples=COARSE_SAMPLES)), comparison
     return comparison, comparison
 
 
@@ -61,6 +61,6 @@ def first_frames(comparison: Comparison, count: Count) -> Comparison:
 
 def _silhouettes(scene: Scene, loss: MatchedLoss, film: torch.Tensor) -> MaskLoss:
     """The loss of the silhouettes in a film."""
-    counts = None if loss.weights is None else loss.weights.values[: scene.frames + 1] > 0.5
-    even = even_exposures(film, counts)
-    return MaskLoss(masks_by_difference(even, even.median(dim=0).values), weights=loss.weights)
+    is_compared = None if loss.weights is None else loss.weights.values[: scene.frames + 1] > 0.5
+    evened_film = even_exposures(film, is_compared)
+    return MaskLoss(masks_by_difference(evened_film, evened_film.median(dim=0).values), weights=loss.weights)

@@ -22,7 +22,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
-_TOGETHER = 64  # worlds that are simulated together
+_MAX_WORLDS = 64  # worlds that are simulated together
 _STEP = 3e-3  # of differences, in parts of the range
 POLICY = Policy(
     MarquardtDamping(), FixedSteps(10.0 ** np.arange(-3, 2)), rounds=8, limit=0.15, termination=Termination(decrease=1e-3),
@@ -46,8 +46,8 @@ class StartSteps:
         """Losses [N] at points [N, K], priors included; infinite where a world diverged."""
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         values = self.unknowns.from_scaled(rows)
-        films = film_losses(self.scene, values, self.comparison, worlds=len(rows), most=_TOGETHER)
-        return self.unknowns.penalised_at(films, rows, self.comparison.count).double().cpu().numpy()
+        film_loss = film_losses(self.scene, values, self.comparison, worlds=len(rows), most=_MAX_WORLDS)
+        return self.unknowns.penalised_at(film_loss, rows, self.comparison.count).double().cpu().numpy()
 
     def refined(self, points: np.ndarray, unknown_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points after Levenberg-Marquardt steps of the unknowns at ``unknown_indices``, and their losses.
@@ -70,7 +70,7 @@ class StartProblem(PointwiseProblem):
     """
 
     def __init__(self, steps: StartSteps, unknown_indices: np.ndarray) -> None:
-        self.film, self.places = steps, unknown_indices
+        self.steps, self.unknown_indices = steps, unknown_indices
         self.low, self.high = (steps.unknowns.scaled(bound) for bound in steps.unknowns.bounds())
 
     def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
@@ -80,19 +80,19 @@ class StartProblem(PointwiseProblem):
     def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> np.ndarray:
         """The point after steps of the unknowns that move (``PointwiseProblem.moved``)."""
         points = np.repeat(point[None], len(steps), axis=0)
-        points[:, self.places] += (self.high - self.low)[self.places] * steps
+        points[:, self.unknown_indices] += (self.high - self.low)[self.unknown_indices] * steps
         return np.clip(points, self.low, self.high)
 
     def objectives(self, candidates: Sequence[np.ndarray], equations: Equations) -> np.ndarray:
         """Losses of the candidates of all starts (``PointwiseProblem.objectives``)."""
-        return self.film.losses(np.concatenate(candidates)).reshape(len(candidates), -1)
+        return self.steps.losses(np.concatenate(candidates)).reshape(len(candidates), -1)
 
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:
         """Normal equations at a point [K]; None where worlds about it diverge."""
-        scene, comparison, unknowns = self.film.scene, self.film.comparison, self.film.unknowns
-        count, ranges = len(self.places), (self.high - self.low)[self.places]
+        scene, comparison, unknowns = self.steps.scene, self.steps.comparison, self.steps.unknowns
+        count, ranges = len(self.unknown_indices), (self.high - self.low)[self.unknown_indices]
         moves = np.zeros((count, len(point)))
-        moves[np.arange(count), self.places] = _STEP * ranges
+        moves[np.arange(count), self.unknown_indices] = _STEP * ranges
         points = np.concatenate([point[None], point + moves, point - moves])
         try:
             observed, finite = predict(scene, comparison, unknowns, points)
@@ -112,9 +112,9 @@ class StartProblem(PointwiseProblem):
             point: [K].
             count: number of observations that count.
         """
-        priors, ranges = self.film.unknowns.priors, self.high - self.low
+        priors, ranges = self.steps.unknowns.priors, self.high - self.low
         if not priors:
             return equations
         variance = priors.variance(equations.residual_square / count)
-        curvature = variance * priors.precision(ranges)[np.ix_(self.places, self.places)]
-        return equations.with_prior(curvature, priors.offset(point, ranges)[self.places])
+        prior_matrix = variance * priors.precision(ranges)[np.ix_(self.unknown_indices, self.unknown_indices)]
+        return equations.with_prior(prior_matrix, priors.offset(point, ranges)[self.unknown_indices])

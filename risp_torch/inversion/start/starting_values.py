@@ -1,4 +1,4 @@
-"""Which unknowns say how bodies begin: their poses, and how these change."""
+"""Unknowns of the initial state of bodies: poses, and their rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POSES, _RATES = ("position", "rotation"), ("velocity", "angular_velocity", "vel
 
 @dataclass(frozen=True)
 class StartingValues:
-    """Indices of the unknowns that say how bodies begin.
+    """Indices of the unknowns of the initial state of bodies.
 
     Attributes:
         poses: [P] of positions, rotations and joint coordinates, which the first picture shows.
@@ -31,7 +31,7 @@ class StartingValues:
 
     @staticmethod
     def of(scene: Scene, unknowns: Unknowns) -> StartingValues:
-        """Those among the unknowns of a scene.
+        """The starting values among the unknowns of a scene.
 
         Raises:
             UserError: there is none.

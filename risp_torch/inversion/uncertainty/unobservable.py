@@ -59,7 +59,7 @@ def weakly_identified(is_wide: np.ndarray, sd: np.ndarray, unknowns: Unknowns) -
 def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on unknowns whose error bars [K] (scaled units) are those of their priors."""
     priors, sentences = unknowns.priors, []
-    prior_only = {int(k) for k, prior_sd in zip(priors.places, priors.sd, strict=True) if sd[k] >= PRIOR_RATIO * prior_sd}
+    prior_only = {int(k) for k, prior_sd in zip(priors.indices, priors.sd, strict=True) if sd[k] >= PRIOR_RATIO * prior_sd}
     for name, group in unknowns.groups.items():
         indices = sorted(prior_only & set(range(group.start, group.stop)))
         if len(indices) > MAX_LISTED:
@@ -75,9 +75,9 @@ def determined_by_priors(sd: np.ndarray, unknowns: Unknowns) -> list[str]:
 def far_from_priors(physical: np.ndarray, unknowns: Unknowns) -> list[str]:
     """Sentences on estimates [K] (physical units) that their priors call unlikely."""
     priors = unknowns.priors
-    distances = (unknowns.scaled(physical)[priors.places] - priors.mean) / priors.sd
+    distances = (unknowns.scaled(physical)[priors.indices] - priors.mean) / priors.sd
     far = sorted(
-        ((abs(size), int(k)) for size, k in zip(distances, priors.places, strict=True) if abs(size) > MAX_PRIOR_DISTANCE),
+        ((abs(size), int(k)) for size, k in zip(distances, priors.indices, strict=True) if abs(size) > MAX_PRIOR_DISTANCE),
         reverse=True,
     )
     return [

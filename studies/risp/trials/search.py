@@ -16,7 +16,7 @@ from risp_torch.inversion.problem.smoothness import Smoothness
 from risp_torch.inversion.solvers.cma_es import cma_es_search
 from risp_torch.inversion.solvers.gradient_descent import History, descend
 from risp_torch.inversion.solvers.refinement import refined
-from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.registration.rounds import needs_registration, registered
 from risp_torch.inversion.solvers.wide_steps import refine_whitened, wide_gauss_newton
 from studies.risp.trials.paper_search import paper_unknowns
 from ti_sim import DivergenceError
@@ -83,7 +83,7 @@ def search(
     z, history = unknowns.unbounded(rows), History()
     if begin is not None:
         ends = trial.row(begin)[None]
-        if is_registered(comparison, unknowns):
+        if needs_registration(comparison, unknowns):
             ends = registered(scene, comparison, unknowns, ends, history, progress=progress)
             return _best_of(scene, comparison, trial, unknowns, ends, 0, history, progress=progress)
         for part in (wider, comparison) if isinstance(settings, WideSteps) and settings.spacing > 1 else ():

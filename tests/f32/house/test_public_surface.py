@@ -111,7 +111,7 @@ def test_public_classes_and_functions_have_docstrings(module: str) -> None:
 # The search of RISP's trials is made of steps of the inversion.
 PRIVATE = {
     "studies/risp/trials/search.py": {
-        "History", "SearchCheckpoint", "Smoothness", "descend", "is_registered", "refined", "registered", "refine_whitened",
+        "History", "SearchCheckpoint", "Smoothness", "descend", "needs_registration", "refined", "registered", "refine_whitened",
         "cma_es_search", "wide_gauss_newton",
     },
     "studies/risp/trials/bars.py": {"SearchResult", "History", "Problem", "assess"},

@@ -170,7 +170,7 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
     asked = []
 
     def arrived(bars: object, unknowns: object, step: object, **options: object) -> object:
-        asked.append((options["fit"], options["times"]))
+        asked.append((options["residual_fraction"], options["distance"]))
         return bars, []
 
     monkeypatch.setattr(bars_module, "linearise", spied)

@@ -112,7 +112,7 @@ def test_starts_are_the_candidates_that_fit_nearly_as_well_as_the_best_in_turn()
     """Two of the three candidates have at most four times the least loss; numbers that are no starting values stay."""
     candidates = np.array([[1.0, 10.0, 0.1], [2.0, 20.0, 0.2], [3.0, 30.0, 0.3]])
     guesses = np.arange(4)[:, None] + np.array([7.0, 70.0, 0.7])
-    starts = find_start._chosen(candidates, np.array([1.0, 3.9, 4.1]), guesses, np.array([0, 1]))
+    starts = find_start._starts_with_best(candidates, np.array([1.0, 3.9, 4.1]), guesses, np.array([0, 1]))
     np.testing.assert_array_equal(starts[:, :2], candidates[[0, 1, 0, 1], :2])
     np.testing.assert_array_equal(starts[:, 2], guesses[:, 2])
 

@@ -12,7 +12,7 @@ import torch
 
 from risp_torch import PerceptualLoss, UserError
 from risp_torch.inversion.losses.perceptual.efficientnet import PACKAGE, EfficientNetLite0, bundled_file, load_efficientnet
-from risp_torch.inversion.losses.perceptual.loss import MEAN, SPREAD
+from risp_torch.inversion.losses.perceptual.loss import MEAN, STD
 from risp_torch.scene.numbers import constant
 
 KNOWN = [5.13315, 7.83306, 7.52213, 4.68812]  # of the maps of the smooth picture
@@ -47,7 +47,7 @@ def test_the_bundled_network_is_taken(loss: PerceptualLoss) -> None:
 def test_its_values_are_known(loss: PerceptualLoss) -> None:
     """Those of the network's publisher, in whose own code the batch norms are layers of their own."""
     colors = picture(64).permute(0, 3, 1, 2)
-    normal = (colors - colors.new_tensor(MEAN)[:, None, None]) / colors.new_tensor(SPREAD)[:, None, None]
+    normal = (colors - colors.new_tensor(MEAN)[:, None, None]) / colors.new_tensor(STD)[:, None, None]
     means = [float(features.abs().mean()) for features in loss.network(normal)]
     assert means == pytest.approx(KNOWN, rel=1e-4)
 
@@ -77,4 +77,4 @@ def test_without_weights_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for content in (b"", b"text", file.read_bytes()):
         file.write_bytes(content)
         with pytest.raises(UserError, match="does not hold the weights of EfficientNet-Lite0"):
-            load_efficientnet(file, MEAN, SPREAD)
+            load_efficientnet(file, MEAN, STD)

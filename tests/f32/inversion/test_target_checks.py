@@ -98,7 +98,7 @@ def tracks(scene: Scene, path: Path, change) -> ImageTracksLoss:
     path.write_text("\n".join(lines))
     found = ImageTracksLoss(path)._tracks(scene)
     placement = scene.rollout().placement
-    pixels, _ = project_points(scene, scene.table.values(None, worlds=1), found.places(scene, placement))
+    pixels, _ = project_points(scene, scene.table.values(None, worlds=1), found.positions(scene, placement))
     lines = ["frame,point,u,v,body,x,y,z"]
     for frame, row in enumerate(pixels[0].tolist()):
         for (name, (x, y, z)), pixel in zip(points.items(), row, strict=True):

@@ -168,11 +168,11 @@ def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
     film.target[0, 2] += 0.06
     problem = WideProblem(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
     wide = problem.point_at(np.array([0.2, 0.2]))
-    assert wide.left == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
+    assert wide.expected_residual == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
     narrow, halved = (problem.at_round(number).point_at(np.array([0.5, 0.7]), before=wide) for number in (1, 2))
     np.testing.assert_allclose(narrow.widths, [0.06 / 4, 0.06 / 12], rtol=2e-3)
     np.testing.assert_allclose(halved.widths, 0.5 * narrow.widths)
-    np.testing.assert_allclose(problem.next(narrow, 3.0), [0.5, 0.7], atol=1e-5)
+    np.testing.assert_allclose(problem.next_point(narrow, 3.0), [0.5, 0.7], atol=1e-5)
     film.target[0, 2] += 9.0
     far = problem.point_at(np.array([0.5, 0.7]))
     assert (problem.at_round(1).point_at(far.scaled, before=far).widths <= 0.1).all()
@@ -376,7 +376,7 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
     point = problem.point_at(np.array([0.1, 0.2]))  # the world 0.4 below has x[0] < 0
     assert np.isfinite(point.loss) and point.equations.is_finite
     assert point.equations.gradient[0] == 0 < point.equations.gradient[1]
-    step = problem.next(point, 9.0) - point.scaled
+    step = problem.next_point(point, 9.0) - point.scaled
     assert step[0] == pytest.approx(0.0, abs=1e-9) and step[1] > 0.5
 
 
@@ -429,7 +429,7 @@ def test_only_losses_of_equal_widths_and_horizons_are_compared() -> None:
 def test_no_unknown_moves_by_more_than_the_reach() -> None:
     problem = WideProblem(None, LinearFilm(np.eye(2), np.array([2.8, 1.2])), sequence(2, 1), WideSteps(widths=(0.1, 0.1)))
     point = problem.point_at(np.array([0.5, 0.5]))
-    lengths = [np.abs(problem.next(point, reach) - point.scaled).max() / 4 for reach in (3.0, 0.9)]  # in parts of the range
+    lengths = [np.abs(problem.next_point(point, reach) - point.scaled).max() / 4 for reach in (3.0, 0.9)]  # in parts of the range
     assert 0 < lengths[1] <= 0.09 + 1e-12 < lengths[0] <= 0.3 + 1e-12
 
 

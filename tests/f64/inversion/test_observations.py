@@ -10,7 +10,7 @@ from risp_torch import Loss, LuminanceLoss, PerceptualLoss, PixelLoss, RispLoss,
 from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
-from risp_torch.inversion.losses.perceptual.loss import MEAN, SPREAD, srgb_of
+from risp_torch.inversion.losses.perceptual.loss import MEAN, STD, srgb_of
 from risp_torch.risp import RasteriserDomain, RigidPoseHead
 from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 from risp_torch.scene.state_heads.rigid_pose import quaternion_of
@@ -152,7 +152,7 @@ class Shown(torch.nn.Module):
 
 def test_features_are_of_normalised_srgb_and_layers_weigh_alike() -> None:
     loss, linear = PerceptualLoss(Shown()), np.random.default_rng(0).uniform(size=(2, 48, 32, 3))
-    given = ((linear_to_srgb(linear) - MEAN) / SPREAD).transpose(0, 3, 1, 2)  # what networks for ImageNet take
+    given = ((linear_to_srgb(linear) - MEAN) / STD).transpose(0, 3, 1, 2)  # what networks for ImageNet take
     read = loss.read(torch.as_tensor(linear)).cpu().numpy()
     first, second = read[:, : given[0].size], read[:, given[0].size :]
     np.testing.assert_allclose(first / first[0, 0], given.reshape(2, -1) / given.flat[0], rtol=1e-9)

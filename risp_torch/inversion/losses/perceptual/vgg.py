@@ -23,15 +23,15 @@ class Vgg16(nn.Module):
         """The layers, with random weights."""
         super().__init__()
         layers: list[nn.Module] = []
-        self.ends: list[int] = []  # indices of the last layer of every stage
-        before = 3
+        self.stage_ends: list[int] = []  # indices of the last layer of every stage
+        in_channels = 3
         for stage, widths in enumerate(CHANNELS):
             if stage:
                 layers.append(nn.MaxPool2d(2))
             for width in widths:
-                layers += [nn.Conv2d(before, width, 3, padding=1), nn.ReLU()]
-                before = width
-            self.ends.append(len(layers) - 1)
+                layers += [nn.Conv2d(in_channels, width, 3, padding=1), nn.ReLU()]
+                in_channels = width
+            self.stage_ends.append(len(layers) - 1)
         self.features = nn.Sequential(*layers)
 
     def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
@@ -39,7 +39,7 @@ class Vgg16(nn.Module):
         maps = []
         for index, layer in enumerate(self.features):
             pictures = layer(pictures)
-            if index in self.ends:
+            if index in self.stage_ends:
                 maps.append(pictures)
         return maps
 
@@ -54,7 +54,7 @@ def load_vgg16(path: str | Path) -> Vgg16:
     Raises:
         UserError: the file does not exist or has another type, or weights are missing or have another shape.
     """
-    return _filled(_read(Path(path)), path)
+    return _vgg16_with(_read_tensors(Path(path)), path)
 
 
 def torchvision_vgg16() -> Vgg16 | None:
@@ -64,12 +64,12 @@ def torchvision_vgg16() -> Vgg16 | None:
     except (ImportError, RuntimeError):  # the latter if it was built for another torch
         return None
     try:
-        return _filled(vgg16(weights=VGG16_Weights.IMAGENET1K_V1).state_dict(), "torchvision")
+        return _vgg16_with(vgg16(weights=VGG16_Weights.IMAGENET1K_V1).state_dict(), "torchvision")
     except OSError:
         return None
 
 
-def _filled(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
+def _vgg16_with(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
     network = Vgg16()
     parameters = network.state_dict()
     for name, parameter in parameters.items():
@@ -84,7 +84,7 @@ def _filled(weights: dict[str, torch.Tensor], path: str | Path) -> Vgg16:
     return network
 
 
-def _read(path: Path) -> dict[str, torch.Tensor]:
+def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Tensors by name."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file

@@ -119,13 +119,13 @@ class Films(Scene):
         """Parameter values of one film (from 0) under the scene's own names, from those of all films."""
         film_names = [film_parameter_name(name, film + 1) for name in self.per_film]
         values = {name: torch.as_tensor(self.table.params[name].value) for name in film_names} | dict(parameters or {})
-        of_this = {}
+        film_values = {}
         for name, value in values.items():
             base, index = split_entry(name)
-            plain, mark, number = base.partition(MARK)
+            scene_name, mark, number = base.partition(MARK)
             if not mark or number == str(film + 1):
-                of_this[plain + "".join(f"[{i}]" for i in index)] = value
-        return of_this
+                film_values[scene_name + "".join(f"[{i}]" for i in index)] = value
+        return film_values
 
 
 @dataclass
@@ -165,20 +165,20 @@ class FilmsTable(ParameterTable):
 
 def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) -> dict[str, str]:
     """Names for every film -> names as given: a parameter of each film stands for those of all films if no film is named."""
-    plain = {}
+    given_names = {}
     for name in names:
         is_per_film = split_entry(name)[0] in per_film
-        plain |= {
+        given_names |= {
             repeated_name: name
             for repeated_name in ([film_parameter_name(name, k + 1) for k in range(count)] if is_per_film else [name])
         }
-    return plain
+    return given_names
 
 
 def values_for_every_film(values: Mapping[str, Any], per_film: Sequence[str], count: int) -> dict[str, Any]:
     """Values by names for every film; a value for one film overrides a value for all films."""
-    every = {name: values[plain] for name, plain in for_every_film(values, per_film, count).items()}
-    return every | {name: value for name, value in values.items() if MARK in name}
+    film_values = {name: values[given_name] for name, given_name in for_every_film(values, per_film, count).items()}
+    return film_values | {name: value for name, value in values.items() if MARK in name}
 
 
 def _for_camera(scene: Scene, camera: str | None) -> Scene:

@@ -79,27 +79,27 @@ class FilmsLoss(PictureLoss):
         """The loss with the observations of every film whitened separately (``Loss.whitened``)."""
         whitenings = []
         for k, (film, motion) in enumerate(zip(scene.films, scene.motions_of(states), strict=True)):
-            single = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
-            if single is None or single.whitening is None:
+            film_loss = self.loss.whitened(film, motion, scene.values_of(k, values), frames, seed=seed)
+            if film_loss is None or film_loss.whitening is None:
                 return None
-            whitenings.append(single.whitening)
-        weighed = copy(self)
-        weighed.whitening = FilmsWhitening(tuple(whitenings))
-        return weighed
+            whitenings.append(film_loss.whitening)
+        whitened_loss = copy(self)
+        whitened_loss.whitening = FilmsWhitening(tuple(whitenings))
+        return whitened_loss
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
         """Blocks of the loss, separate for every film (``Loss.blocks``)."""
-        blocks_per_film = int(np.prod(shape)) // len(self._widths)
-        film_blocks, first = [], 0
+        observations_per_film = int(np.prod(shape)) // len(self._widths)
+        film_blocks, first_block = [], 0
         for width in self._widths:
-            film_blocks.append(first + self.loss.blocks((blocks_per_film,), (size[0], width)))
-            first = int(film_blocks[-1].max()) + 1
+            film_blocks.append(first_block + self.loss.blocks((observations_per_film,), (size[0], width)))
+            first_block = int(film_blocks[-1].max()) + 1
         return np.concatenate(film_blocks)
 
     def to_json(self) -> dict[str, Any]:
         """The loss, and the films' widths (``Loss.to_json``)."""
-        weighed = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
-        return self.loss.to_json() | {"films": self._widths} | weighed
+        whitening = {} if self.whitening is None else {"whitening_looks": self.whitening.appearances}
+        return self.loss.to_json() | {"films": self._widths} | whitening
 
 
 def films_loss(loss: Loss) -> Loss:

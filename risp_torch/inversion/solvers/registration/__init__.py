@@ -1,4 +1,4 @@
-"""Registration: the pictures of a film are fitted one by one, and the unknowns follow the motion that was found.
+"""Registration: the pictures of a film are fitted one by one, and then the unknowns to the motion of the frames.
 
 An action moves all later frames. Where one of these is displaced by more than its edges are soft, the picture's Jacobian holds
 for a part of a step alone, and so for the step of all actions together. Registered frames are independent of one another: each

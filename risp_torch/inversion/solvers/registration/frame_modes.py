@@ -18,6 +18,6 @@ def frame_modes(jacobian: torch.Tensor) -> torch.Tensor:
         [n, R, D] with R <= ``MAX_MODES``; rows of zeros where a frame has fewer.
     """
     vectors, values, _ = torch.linalg.svd(jacobian, full_matrices=False)
-    most = min(MAX_MODES, values.shape[1])
-    moves = (values[:, :most] > MIN_RELATIVE_RESPONSE * values[:, :1]) & (values[:, :1] > 0)
-    return vectors[:, :, :most].transpose(1, 2) * moves[..., None]
+    num_modes = min(MAX_MODES, values.shape[1])
+    is_responsive = (values[:, :num_modes] > MIN_RELATIVE_RESPONSE * values[:, :1]) & (values[:, :1] > 0)
+    return vectors[:, :, :num_modes].transpose(1, 2) * is_responsive[..., None]

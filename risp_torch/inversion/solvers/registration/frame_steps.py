@@ -1,4 +1,4 @@
-"""Gauss-Newton steps of single frames: each placement is fitted to its own picture, while the look is held between steps."""
+"""Gauss-Newton steps of single frames: each placement is fitted to its own picture, while the look is frozen between steps."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
 
-WIDTH = 1.5e-3  # of differences, relative to the size of the moving things
-# A frozen look holds its frames back, so that longer steps are tried, too. All frames take all rounds.
+DIFFERENCE_WIDTH = 1.5e-3  # of differences, relative to the size of the moving bodies
+# Steps with a frozen look are too short, so that longer ones are tried, too. All frames take all rounds.
 POLICY = Policy(
     MeanDiagonalDamping(), FixedSteps((1e-6,), (0.3, 1.0, 3.0, 8.0)), rounds=1, termination=Termination(decrease=None),
     in_one_batch=True,
@@ -37,7 +37,7 @@ class FrameSteps:
         values: parameter values [1, ...] of the motion.
         tangent: coordinates of changes.
         modes: [n, R, D] directions of the compared frames.
-        size: m: of the moving things.
+        size: length of the moving bodies [m].
     """
 
     scene: Scene
@@ -106,12 +106,12 @@ class _FrameProblem(LeastSquaresProblem):
     def linearise(self, points: Sequence[torch.Tensor]) -> list[NormalEquations]:
         """Normal equations along each frame's modes, with the look of these placements (``LeastSquaresProblem.linearise``)."""
         frames, placement = self.frames, torch.stack(list(points))
-        frozen, modes, width = frames._frozen(placement), frames.modes, WIDTH * frames.size
+        frozen, modes, width = frames._frozen(placement), frames.modes, DIFFERENCE_WIDTH * frames.size
         rows = []
         for mode in range(modes.shape[1]):
             pair = frames.tangent.moved(placement, width * modes[:, mode] * placement.new_tensor([1.0, -1.0])[:, None, None])
-            above, below = frames._observed(frozen, pair)
-            rows.append((above - below) / (2 * width))
+            forward, backward = frames._observed(frozen, pair)
+            rows.append((forward - backward) / (2 * width))
         residual = frames.comparison.target.flatten(1) - frames._observed(frozen, placement[None])[0]
         columns = torch.stack(rows, dim=1).double()  # [n, R, P]
         self.normal = torch.stack([item @ item.T for item in columns])
@@ -128,10 +128,10 @@ class _FrameProblem(LeastSquaresProblem):
     ) -> tuple[list[Sequence[torch.Tensor]], np.ndarray, np.ndarray]:  # fmt: skip
         """The candidates of all frames in one batch of worlds (``LeastSquaresProblem.evaluate``)."""
         frames, placement = self.frames, torch.stack(list(points))
-        amounts = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
-        candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amounts, frames.modes))
-        every = torch.cat([placement[None], candidates])
-        batches = every.split(frames.comparison.worlds_at_once)
-        left = torch.cat([frames._squared_residuals(equations[0].context, batch) for batch in batches])
-        values = torch.where(left.isfinite(), left, torch.inf).T.cpu().numpy()
+        amplitudes = torch.as_tensor(np.stack(steps, axis=1)).to(frames.modes)  # [M, n, R]
+        candidates = frames.tangent.moved(placement, torch.einsum("mnr,nrd->mnd", amplitudes, frames.modes))
+        all_placements = torch.cat([placement[None], candidates])
+        batches = all_placements.split(frames.comparison.worlds_at_once)
+        squared_residuals = torch.cat([frames._squared_residuals(equations[0].context, batch) for batch in batches])
+        values = torch.where(squared_residuals.isfinite(), squared_residuals, torch.inf).T.cpu().numpy()
         return list(candidates.unbind(dim=1)), values[:, 1:], values[:, 0]

@@ -1,4 +1,4 @@
-"""A loss by known placements, each frame in coordinates and with weights of its own."""
+"""A loss by known placements, with separate coordinates and weights for each frame."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ class Reference:
         return change if self.weight is None else torch.einsum("nrd,bnd->bnr", self.weight, change)
 
     def comparison(self, target: torch.Tensor) -> Comparison:
-        """The comparison with wanted observations [n, R]."""
+        """The comparison with target observations [n, R]."""
         loss = MotionLoss(self, target)
         return Comparison(loss, target, self.frames, loss.blocks(target.shape[1:], (0, 0)))
 
 
 class MotionLoss(Loss):
-    """Sum of squared differences between weighted changes of a motion and wanted ones, over the count of the reference."""
+    """Sum of squared differences between weighted changes of a motion and target ones, over the count of the reference."""
 
     kind = "motion"
     needs_film = False
 
     def __init__(self, reference: Reference, target: torch.Tensor) -> None:
-        """A loss for wanted observations [n, R] (``Reference``)."""
-        self.reference, self.wanted = reference, target
+        """A loss for target observations [n, R] (``Reference``)."""
+        self.reference, self.target = reference, target
 
     def check(self, scene: Scene) -> None:
         """Nothing to check: references are made of a scene's own motion."""
@@ -64,8 +64,8 @@ class MotionLoss(Loss):
         return self.reference.observed(states.placement[:, list(self.reference.frames)])
 
     def of_target(self, scene: Scene, video: torch.Tensor | None, frames: Sequence[int]) -> torch.Tensor:
-        """The wanted observations (``Loss.of_target``)."""
-        return self.wanted
+        """The target observations (``Loss.of_target``)."""
+        return self.target
 
     def count(self, frames: Sequence[int], shape: Sequence[int]) -> float:
         """That of the reference (``Loss.count``)."""

@@ -27,17 +27,17 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError
 
-FRAME_STEPS, FITS = 4, 3  # Gauss-Newton steps of the frames, and of the unknowns, in a round
-# Lengths are of the unknowns' way to where they follow the frames.
+FRAME_STEPS, UNKNOWN_STEPS = 4, 3  # Gauss-Newton steps of the frames, and of the unknowns, in a round
+# Lengths are relative to the step to the unknowns that fit the registered frames.
 POLICY = Policy(
     MeanDiagonalDamping(), FixedSteps((0.0,), (1.0, 2.0, 4.0, 0.3, 0.1)), rounds=20, termination=Termination(decrease=1e-4)
 )  # fmt: skip
 
 
-def is_registered(comparison: Comparison, unknowns: Unknowns) -> bool:
-    """Whether rounds of registration suit a search: several pictures, and more unknowns than steps of all at once settle."""
-    loss, several = comparison.loss, len(comparison.frames) > 1
-    return loss.of_pictures and not loss.non_smooth and several and len(unknowns.scaled_range()) > MAX_VALLEY_UNKNOWNS
+def needs_registration(comparison: Comparison, unknowns: Unknowns) -> bool:
+    """Whether rounds of registration suit a search: several pictures, and too many unknowns for joint steps to converge."""
+    loss, has_several_frames = comparison.loss, len(comparison.frames) > 1
+    return loss.of_pictures and not loss.non_smooth and has_several_frames and len(unknowns.scaled_range()) > MAX_VALLEY_UNKNOWNS
 
 
 def registered(
@@ -65,7 +65,7 @@ def registered(
             history.append(after.objectives, unknowns.physical_values(np.array(after.points)), comparison.target)
 
     minima = minimise_with_progress(
-        _FollowedFilm(scene, comparison, unknowns), starts, POLICY,
+        _RegistrationProblem(scene, comparison, unknowns), starts, POLICY,
         HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="registering", progress=progress,
         leave=False,
     )  # fmt: skip
@@ -76,11 +76,11 @@ class _BlurError(Exception):
     """A frame of a film with an exposure or a line time shows more than one placement."""
 
 
-class _FollowedFilm(FilmProblem):
-    """The film, with steps to where the unknowns follow frames that are registered at the point."""
+class _RegistrationProblem(FilmProblem):
+    """The film, with steps to the unknowns that fit frames registered at the point."""
 
     def _linearised(self, point: np.ndarray) -> NormalEquations | None:
-        """Equations of a unit matrix, whose step leads there; None where worlds diverge, or frames are blurred."""
+        """Equations of a unit matrix, whose solution is that step; None where worlds diverge, or frames are blurred."""
         try:
             step = (self._followed_unknowns(point) - point) / self.units
         except (DivergenceError, _BlurError):
@@ -98,16 +98,18 @@ class _FollowedFilm(FilmProblem):
             placement = states.placement[0, list(frames)]
             tangent = Tangent.of(self.scene, placement)
             physical = self.unknowns.physical_values(point[None])[0]
-            plain = Reference(placement, tangent, frames, self.comparison.count)
-            still = plain.comparison(placement.new_zeros(len(frames), tangent.count))
-            jacobian = linearise(self.scene, still, self.unknowns, physical).jacobian
+            change_reference = Reference(placement, tangent, frames, self.comparison.count)
+            zero_change = change_reference.comparison(placement.new_zeros(len(frames), tangent.count))
+            jacobian = linearise(self.scene, zero_change, self.unknowns, physical).jacobian
             modes = frame_modes(jacobian.unflatten(0, (len(frames), tangent.count)))
-            steps = FrameSteps(self.scene, self.comparison, states, values, tangent, modes, tangent.extent(placement[0]))
-            registered_placement, normal = steps.registered(placement, FRAME_STEPS)
+            frame_steps = FrameSteps(self.scene, self.comparison, states, values, tangent, modes, tangent.extent(placement[0]))
+            registered_placement, normal = frame_steps.registered(placement, FRAME_STEPS)
         weight = _root(normal).to(modes) @ modes
         reference = Reference(placement, tangent, frames, self.comparison.count, weight)
-        follow = reference.comparison(reference.observed(registered_placement[None])[0])
-        minima, _ = refined(self.scene, follow, self.unknowns, physical[None], FITS, History(), thorough=False, progress=False)
+        motion_comparison = reference.comparison(reference.observed(registered_placement[None])[0])
+        minima, _ = refined(
+            self.scene, motion_comparison, self.unknowns, physical[None], UNKNOWN_STEPS, History(), thorough=False, progress=False
+        )
         return self.unknowns.scaled(minima)[0]
 
 

@@ -51,12 +51,12 @@ class Tangent:
     def moved(self, placement: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
         """The placement [..., rows, columns] after a change [..., D]; shapes broadcast before the last two and the last axis."""
         body_q, particle_q = split_placement(placement, bodies=self.bodies, particles=self.particles)
-        of_bodies, of_particles = change.to(placement).split([6 * self.bodies, 3 * self.particles], dim=-1)
-        shift, turn = of_bodies.unflatten(-1, (self.bodies, 6)).split(3, dim=-1)
-        turned = quaternion_product(rotation_quaternion(turn / self.radius[:, None]), body_q[..., 3:])
-        body_q = torch.cat([body_q[..., :3] + shift, turned], dim=-1)
+        body_change, particle_change = change.to(placement).split([6 * self.bodies, 3 * self.particles], dim=-1)
+        shift, rotation = body_change.unflatten(-1, (self.bodies, 6)).split(3, dim=-1)
+        rotated = quaternion_product(rotation_quaternion(rotation / self.radius[:, None]), body_q[..., 3:])
+        body_q = torch.cat([body_q[..., :3] + shift, rotated], dim=-1)
         if particle_q is not None:
-            particle_q = particle_q + of_particles.unflatten(-1, (self.particles, 3))
+            particle_q = particle_q + particle_change.unflatten(-1, (self.particles, 3))
         return joined_placement(body_q, particle_q)
 
     def between(self, first: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
@@ -64,9 +64,9 @@ class Tangent:
         body_q, particle_q = split_placement(first, bodies=self.bodies, particles=self.particles)
         other_q, other_particles = split_placement(last, bodies=self.bodies, particles=self.particles)
         inverse_rotation = torch.cat([-body_q[..., 3:6], body_q[..., 6:]], dim=-1)
-        turn = quaternion_product(other_q[..., 3:], inverse_rotation)
-        turn = 2.0 * turn[..., :3] * torch.where(turn[..., 3:] < 0, -1.0, 1.0) * self.radius[:, None]
-        change = torch.cat([other_q[..., :3] - body_q[..., :3], turn], dim=-1).flatten(-2)
+        rotation = quaternion_product(other_q[..., 3:], inverse_rotation)
+        rotation = 2.0 * rotation[..., :3] * torch.where(rotation[..., 3:] < 0, -1.0, 1.0) * self.radius[:, None]
+        change = torch.cat([other_q[..., :3] - body_q[..., :3], rotation], dim=-1).flatten(-2)
         return change if particle_q is None else torch.cat([change, (other_particles - particle_q).flatten(-2)], dim=-1)
 
 
