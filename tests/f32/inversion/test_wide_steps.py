@@ -64,7 +64,7 @@ class LinearFilm:
         self.target = (self.matrix @ constant(np.ravel(truth)))[None]
         self.bad = bad or (lambda rows: torch.zeros(len(rows), dtype=torch.bool, device=rows.device))
 
-    def seen(self, horizon: int) -> tuple[int, ...]:
+    def frames_up_to(self, horizon: int) -> tuple[int, ...]:
         return (0,)
 
     def count_of(self, frames: tuple[int, ...]) -> float:
