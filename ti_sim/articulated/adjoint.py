@@ -203,15 +203,12 @@ def virtual_power_adjoint(
     rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
     inverse_rotation = rotation.transpose()
     w = load_vec3(world.work, b, i, WORK.spin)
-    angular_acceleration, linear_acceleration = (
-        load_vec3(world.work, b, i, WORK.acceleration),
-        load_vec3(world.work, b, i, WORK.acceleration + 3),
-    )
+    angular_acceleration = load_vec3(world.work, b, i, WORK.acceleration)
+    linear_acceleration = load_vec3(world.work, b, i, WORK.acceleration + 3)
     virtual_spin, virtual_velocity = load_vec3(world.work, b, i, WORK.virtual), load_vec3(world.work, b, i, WORK.virtual + 3)
     mass, d = world.link[b, i, LINK.mass], rotation @ load_vec3(world.link, b, i, LINK.com)
 
-    # Force on the mass, times the virtual velocity y of the centre of mass; the wrench acts at the centre of mass of the link
-    # itself.
+    # Force on the mass, times the virtual velocity of its centre; the wrench acts at LINK.center.
     wrench_force = load_slot_vec3(world.wrench, b, frame, i, WRENCH.force)
     wrench_torque = load_slot_vec3(world.wrench, b, frame, i, WRENCH.torque)
     virtual_com_velocity, center = virtual_velocity + virtual_spin.cross(d), rotation @ load_vec3(world.link, b, i, LINK.center)
@@ -227,22 +224,17 @@ def virtual_power_adjoint(
     rotational_velocity_bar = acceleration_bar.cross(w)
     d_bar = force.cross(virtual_spin) + acceleration_bar.cross(angular_acceleration) + rotational_velocity_bar.cross(w)
     virtual_velocity_bar, linear_acceleration_bar = force - wrench_force, acceleration_bar
-    virtual_spin_bar, angular_acceleration_bar = (
-        d.cross(force) - center.cross(wrench_force) - wrench_torque,
-        d.cross(acceleration_bar),
-    )
+    virtual_spin_bar = d.cross(force) - center.cross(wrench_force) - wrench_torque
+    angular_acceleration_bar = d.cross(acceleration_bar)
     w_bar = rotational_velocity.cross(acceleration_bar) + d.cross(rotational_velocity_bar)
     add_vec3(bars.link, b, i, LINK.com, inverse_rotation @ d_bar)
     center_bar = virtual_spin.cross(wrench_force)
     rotation_bar = d.cross(d_bar) + center.cross(center_bar)
 
-    # Moment I w' + w x I w, times the virtual angular velocity ws; the second term is e.I w with e = ws x w. In link axes.
+    # Moment I w' + w x I w, times the virtual spin; the second term is e.I w with e = (virtual spin) x w. In link axes.
     inertia = load_symmetric(world.link, b, i, LINK.inertia)
-    w_link, alpha_link, virtual_spin_link = (
-        inverse_rotation @ w,
-        inverse_rotation @ angular_acceleration,
-        inverse_rotation @ virtual_spin,
-    )
+    w_link, alpha_link = inverse_rotation @ w, inverse_rotation @ angular_acceleration
+    virtual_spin_link = inverse_rotation @ virtual_spin
     e_link = virtual_spin_link.cross(w_link)
     i_w, i_alpha, i_virtual_spin, i_e = inertia @ w_link, inertia @ alpha_link, inertia @ virtual_spin_link, inertia @ e_link
     virtual_spin_link_bar = i_alpha + w_link.cross(i_w)
@@ -293,24 +285,18 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
     rotation_bar, position_bar = load_vec3(world.work, b, i, WORK.bars), load_vec3(world.work, b, i, WORK.bars + 3)
     w_bar, v_bar = load_vec3(world.work, b, i, WORK.bars + 6), load_vec3(world.work, b, i, WORK.bars + 9)
-    angular_acceleration_bar, linear_acceleration_bar = (
-        load_vec3(world.work, b, i, WORK.bars + 12),
-        load_vec3(world.work, b, i, WORK.bars + 15),
-    )
-    virtual_spin_bar, virtual_velocity_bar = (
-        load_vec3(world.work, b, i, WORK.bars + 18),
-        load_vec3(world.work, b, i, WORK.bars + 21),
-    )
+    angular_acceleration_bar = load_vec3(world.work, b, i, WORK.bars + 12)
+    linear_acceleration_bar = load_vec3(world.work, b, i, WORK.bars + 15)
+    virtual_spin_bar = load_vec3(world.work, b, i, WORK.bars + 18)
+    virtual_velocity_bar = load_vec3(world.work, b, i, WORK.bars + 21)
     parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
     r_bar, j_w_bar, j_v_bar = position_bar, w_bar, v_bar
     gravity_bar = vec3(0.0)
     if parent >= 0:
         j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
         parent_rotation = load_vec4(world.work, b, parent, WORK.quaternion)
-        w, parent_angular_acceleration = (
-            load_vec3(world.work, b, parent, WORK.spin),
-            load_vec3(world.work, b, parent, WORK.acceleration),
-        )
+        w = load_vec3(world.work, b, parent, WORK.spin)
+        parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
         parent_virtual_spin = load_vec3(world.work, b, parent, WORK.virtual)
         j_w_bar += angular_acceleration_bar.cross(w)
         coriolis_velocity_bar = linear_acceleration_bar.cross(w)
@@ -353,7 +339,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
 
 @ti.func
 def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, frame, i):
-    """Adjoint of the joint forces and armatures of joint i, whose part of L is (armature * acceleration - force) * y."""
+    """Adjoint of the joint forces and armatures of joint i, whose term in L is (armature * acceleration - force) * y."""
     kind, first_q, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
     for d in range(first_qd, world.tree[i, TREE.end_qd]):
         rate_column = world.coordinates + d

@@ -230,7 +230,7 @@ def one_pair_contacts_adjoint(
 def pair_loads(world: ti.template(), states: ti.template(), b, slot):
     """Add the forces of near pairs to the loads of the links; needs the links' poses.
 
-    With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
+    With bristles it reads their displacements before the step in a row of ``states``, and writes those after it to the same row.
     """
     update_near_pairs(world, b)
     if ti.static(world.with_contact_bristles):

@@ -62,7 +62,7 @@ def wrench_load(world: ti.template(), b, frame, i, rotation):
 def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotation, position, w, v):
     """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i.
 
-    With bristles it reads their displacements in a row of ``states``, and writes those after the step there.
+    With bristles it reads their displacements before the step in a row of ``states``, and writes those after it to the same row.
     """
     force, moment = vec3(0.0), vec3(0.0)
     contact, center = load_vec4(world.link, b, i, LINK.contact), rotation @ load_vec3(world.link, b, i, LINK.center)

@@ -122,7 +122,7 @@ def step_freely_adjoint(
             bar[b, row, w_column - 3 + k] = v_bar[k]
             world.velocity_work[b, first_w - 3 + k, JOINT_WORK.drive] = -acceleration_bar[k]
 
-    momentum_after_bar = inverse_inertia @ w_bar  # of 2 mean - momentum
+    momentum_after_bar = inverse_inertia @ w_bar  # of 2 midpoint_momentum - momentum
     inverse_inertia_bar = outer(w_bar, 2 * midpoint_momentum - momentum)
     raw_quaternion_bar = normalized_adjoint(q + dt * body_quaternion_rate(q, midpoint_w), q_bar)
     q_bar_from_rate, midpoint_w_bar = body_quaternion_rate_adjoint(q, midpoint_w, dt * raw_quaternion_bar)

@@ -107,10 +107,8 @@ def merge_adjoint(tree: ti.types.ndarray(), link: ti.types.ndarray(), work: ti.t
             if tree[base, TREE.merged_into] == base:
                 mass, centre = merged_mass(tree, link, work, b, base)
                 mass_bar, inertia_bar = link_bar[b, base, LINK.mass], symmetric_adjoint(link_bar, b, base)
-                centre_bar, trace = (
-                    load_vec3(link_bar, b, base, LINK.com),
-                    inertia_bar[0, 0] + inertia_bar[1, 1] + inertia_bar[2, 2],
-                )
+                centre_bar = load_vec3(link_bar, b, base, LINK.com)
+                trace = inertia_bar[0, 0] + inertia_bar[1, 1] + inertia_bar[2, 2]
                 if mass > 0:
                     centre_bar /= mass
                 for i in range(base, tree.shape[0]):

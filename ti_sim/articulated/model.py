@@ -447,10 +447,8 @@ class ArticulatedInputs(Arrays):
             invalid = np.argwhere(~(np.isfinite(values) & ((values >= 0) | (name == "joint_bristle0"))))
             if len(invalid):
                 b, d = (int(k) for k in invalid[0])
-                link, condition = (
-                    model.link_names[model.velocity_link[d]],
-                    "" if name == "joint_bristle0" else " and not negative",
-                )
+                link = model.link_names[model.velocity_link[d]]
+                condition = "" if name == "joint_bristle0" else " and not negative"
                 raise UserError(
                     f"{name} of the joint of {link!r} is {float(values[b, d]):g} in world {b}: it must be finite{condition}"
                 )

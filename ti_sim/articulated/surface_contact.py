@@ -406,18 +406,14 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
     force, moment, u_bar_sum, u_bar_moment, contact_bar = vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec4(0.0)
     first_rotation_bar, second_rotation_bar, separation_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     normal_force_power, total, scale, total_bar = 0.0, 0.0, 0.0, 0.0
-    first_touching_bits, second_touching_bits = (
-        ti.i64(0),
-        ti.i64(0),
-    )  # a bit for each group of features, of which there are at most 63
+    first_touching_bits = ti.i64(0)
+    second_touching_bits = ti.i64(0)
     for sweep in range(2):
         if sweep == 0 or total > 0:
             for side_index in range(2):
-                side, feature_count, touching_bits = (
-                    load_side(world, pair, side_index),
-                    world.pair[p, PAIR.first_features],
-                    first_touching_bits,
-                )
+                side = load_side(world, pair, side_index)
+                feature_count = world.pair[p, PAIR.first_features]
+                touching_bits = first_touching_bits
                 if side_index == 1:
                     feature_count, touching_bits = world.pair[p, PAIR.second_features], second_touching_bits
                 group_size = feature_count // _USED_BITS + 1

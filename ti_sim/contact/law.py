@@ -145,7 +145,7 @@ def normal_force_adjoint(path, ke, kd, force_bar, fraction_bar):
 
 @ti.func
 def limited_friction(trial_force, path, ke, kd, mu):
-    """Mean of min(pull, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
+    """Mean of min(trial_force, mu f_n) over a path [N], with f_n = ke c + kd s at the depth c > 0 and the closing speed s.
 
     Args:
         trial_force: friction without the limit, not negative [N].

@@ -125,8 +125,9 @@ def particle_loads_adjoint(
 ):  # fmt: skip
     """Adjoint of ``particle_loads`` between links with virtual velocities (see ``articulated.adjoint``) and particles.
 
-    A force f on a particle has the adjoint w + y, with w the dual of the particle and y the virtual velocity of the link at the
-    position of the particle. Adds to the adjoints of the links' motion, to those of the contact parameters of both, and to bar.
+    A force f on a particle has the adjoint w + y, with w the row of the particle in ``force_bar`` and y the virtual velocity of
+    the link at the position of the particle. Adds to the adjoints of the links' motion, to those of the contact parameters of
+    both, and to bar.
 
     Args:
         world: ``WorldArrays``.

@@ -53,8 +53,8 @@ def advance(
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of stage_rows [B, 1, 2 (Q + D)] and of states [B, rows, P, 6].
 
-    With dry friction of joints, run and joints have D more columns (see ``ti_sim.articulated.dry_friction``), with bristles of
-    links those of ``ti_sim.articulated.contact_bristles``. Contacts of particles have no bristles.
+    With dry friction of joints, stage_rows and joints have D more columns (see ``ti_sim.articulated.dry_friction``), with
+    bristles of links those of ``ti_sim.articulated.contact_bristles``. Contacts of particles have no bristles.
 
     With ``store_all`` 1, each step writes a row: coordinates, velocities and accelerations to joints [B, rows, Q + 2 D], and the
     particles to states; the last state is stored, too. Otherwise row 0 of states holds the current state. With ``write_frames`` 1

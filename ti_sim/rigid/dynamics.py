@@ -143,10 +143,8 @@ def driving_load_adjoint(
     b, n = body.world, body.index
     local_force = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.force)
     local_torque = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
-    local_force_bar, local_torque_bar = (
-        motion.rotation.transpose() @ load_bar.force,
-        motion.rotation.transpose() @ load_bar.torque,
-    )
+    local_force_bar = motion.rotation.transpose() @ load_bar.force
+    local_torque_bar = motion.rotation.transpose() @ load_bar.torque
     for k in ti.static(range(3)):
         bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + local_force_bar[k]
         bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + local_torque_bar[k]
@@ -239,10 +237,8 @@ def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.t
         if height < margin:
             s, new_displacement_bar = vec2(0.0), vec2(0.0)
             if ti.static(rigid.bristled):
-                s, new_displacement_bar = (
-                    load_bristle(rigid.bristles.segment, b, slot, p),
-                    load_bristle(rigid.bristles.bar, b, 0, p),
-                )
+                s = load_bristle(rigid.bristles.segment, b, slot, p)
+                new_displacement_bar = load_bristle(rigid.bristles.bar, b, 0, p)
             s_bar = add_point_load_adjoint(
                 rigid, motion, contact, p, local_position, height, s, new_displacement_bar, load_bar, total
             )

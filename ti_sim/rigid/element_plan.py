@@ -123,11 +123,9 @@ def advance_unrolled(
     for unrolled_step in ti.static(range(count)):
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            body_motion, local_position, contact = (
-                load_motion(motion, b, n),
-                point_position(rigid.point, p),
-                load_contact(rigid, b, n),
-            )
+            body_motion = load_motion(motion, b, n)
+            local_position = point_position(rigid.point, p)
+            contact = load_contact(rigid, b, n)
             height = point_height(rigid, body_motion, contact, p, local_position)
             if height < contact_margin(rigid, body_motion, contact, n):
                 arm, weight = point_arm(rigid, body_motion, contact, p, local_position)
@@ -241,11 +239,9 @@ def advance_unrolled_adjoint(
                     point_bar[b, n, k] = 0
         for b, p in ti.ndrange(rigid.body_mass.shape[0], rigid.point_count):
             n = rigid.point_body[p]
-            body_motion, local_position, contact = (
-                load_motion(motion, b, n),
-                point_position(rigid.point, p),
-                load_contact(rigid, b, n),
-            )
+            body_motion = load_motion(motion, b, n)
+            local_position = point_position(rigid.point, p)
+            contact = load_contact(rigid, b, n)
             height = point_height(rigid, body_motion, contact, p, local_position)
             if height < contact_margin(rigid, body_motion, contact, n) and diverged_step[b, n] < 0:
                 add_point_adjoint(rigid, load_bar, point_bar, b, n, p, local_position, height, body_motion)

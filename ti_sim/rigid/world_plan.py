@@ -156,9 +156,9 @@ def advance_adjoint(
     """Adjoint of ``advance`` over a whole rollout, in segments of ``segment_steps`` steps from the last to the first.
 
     With ``recompute``, stored_states [B, segments + 1, N, 13] holds the state at the start of each segment, and the segment is
-    simulated again into states [B, every + 1, N, 13]; otherwise there is one segment and states holds it. Reads the adjoints
-    of the frames; overwrites state_bar [B, N, 13] at the end by that at the start, and adds to the adjoints of the inputs. The
-    adjoint of a frame is added at the end of the step that wrote it, so ``initialise_state_adjoint`` handles frame 0.
+    simulated again into states [B, segment_steps + 1, N, 13]; otherwise there is one segment and states holds it. Reads the
+    adjoints of the frames; overwrites state_bar [B, N, 13] at the end by that at the start, and adds to the adjoints of the
+    inputs. The adjoint of a frame is added at the end of the step that wrote it, so ``initialise_state_adjoint`` handles frame 0.
     """
     bodies = rigid.body_mass.shape[1]
     for index in range(rigid.body_mass.shape[0] * bodies * iterations_per_body):
