@@ -82,11 +82,9 @@ def check_speed(world: ti.template(), b, p, i, j):
     arm_i, arm_j = shape_arm(world, b, i), shape_arm(world, b, j)
     d = load_vec3(world.work, b, i, WORK.position) + arm_i - load_vec3(world.work, b, j, WORK.position) - arm_j
     travel = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
+    max_travel = ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
     max_separation = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + travel
-    if (
-        travel > ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
-        and d.dot(d) < max_separation * max_separation
-    ):
+    if travel > max_travel and d.dot(d) < max_separation * max_separation:
         mark_pair(world, b, p, TOO_FAST)
 
 

@@ -147,16 +147,14 @@ class ArticulatedModel(WithContactPoints):
     def bristle_columns(self, inputs: ArticulatedInputs) -> tuple[int, int]:
         """First column and number of columns of the displacements of contacts before a step in a row of states."""
         first_column = self.coordinate_count + (3 if inputs.has_dry_friction else 2) * self.velocity_count
-        return first_column, PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * len(
-            self.point
-        ) if inputs.has_bristles else 0
+        column_count = PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * len(self.point)
+        return first_column, column_count if inputs.has_bristles else 0
 
     @property
     def bristle_count(self) -> int:
         """Numbers of the displacements of all contacts; ``bristle_columns`` also has those of a placeholder for no points."""
-        return PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * sum(
-            len(points) for points in self.contact_points
-        )
+        point_count = sum(len(points) for points in self.contact_points)
+        return PAIR_BRISTLE_SIZE * len(self.candidate_pairs) + POINT_BRISTLE_SIZE * point_count
 
     def bar_columns(self, inputs: ArticulatedInputs) -> int:
         """Columns of a row of adjoints: of coordinates, velocities, deflections of joints and displacements of contacts."""
@@ -181,14 +179,11 @@ class ArticulatedModel(WithContactPoints):
         has_free_rotation = np.array([kind in ("spherical", "free") for kind in self.joint_type])
         links = zip(self.link_parent, self.joint_type, strict=True)
         roots_with_moving_children = {self.fixed_root[parent] for parent, kind in links if parent >= 0 and kind != "fixed"}
-        return (
-            has_free_rotation
-            & (np.array(self.link_parent) < 0)
-            & ~np.isin(np.arange(self.link_count), list(roots_with_moving_children))
-        )
+        has_moving_children = np.isin(np.arange(self.link_count), list(roots_with_moving_children))
+        return has_free_rotation & (np.array(self.link_parent) < 0) & ~has_moving_children
 
     @property
-    def has_moving_children(self) -> np.ndarray:
+    def is_floating_base(self) -> np.ndarray:
         """Whether a link is attached to the world by a free or spherical joint and has moving children, [N] bool."""
         has_free_rotation = np.array([kind in ("spherical", "free") for kind in self.joint_type])
         return has_free_rotation & (np.array(self.link_parent) < 0) & ~self.spins_freely

@@ -28,9 +28,8 @@ def write_next_stage(world: ti.template(), stage_rows: ti.template(), b, stage):
         stage_rows[b, stage + 1, j] = stage_rows[b, 0, j] + next_time * stage_rows[b, stage, first_rate_column + j]
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        stage_rows[b, stage + 1, rate_column] = (
-            stage_rows[b, 0, rate_column] + next_time * stage_rows[b, stage, rate_column + world.velocities]
-        )
+        acceleration = stage_rows[b, stage, rate_column + world.velocities]
+        stage_rows[b, stage + 1, rate_column] = stage_rows[b, 0, rate_column] + next_time * acceleration
 
 
 @ti.func
@@ -48,9 +47,8 @@ def finish_step(world: ti.template(), stage_rows: ti.template(), b):
         stage_rows[b, 0, j] = stage_rows[b, 0, j] + world.dt * weighted_stage_sum(stage_rows, b, first_rate_column + j)
     for d in range(world.velocities):
         column = world.coordinates + d
-        stage_rows[b, 0, column] = stage_rows[b, 0, column] + world.dt * weighted_stage_sum(
-            stage_rows, b, column + world.velocities
-        )
+        acceleration = weighted_stage_sum(stage_rows, b, column + world.velocities)
+        stage_rows[b, 0, column] = stage_rows[b, 0, column] + world.dt * acceleration
     for i in range(world.links):
         column = quaternion_column(world.tree, i)
         if column >= 0:

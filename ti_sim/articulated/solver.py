@@ -35,7 +35,7 @@ from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_plainly
 from ti_sim.contact.collision import NEAR
-from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
 
@@ -288,7 +288,7 @@ class ArticulatedSolver(Solver):
         model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
-        interval = kept_interval(adjoint, steps, last=bool(last_names(inputs)))
+        interval = storage_interval(adjoint, steps, last=bool(last_names(inputs)))
         states = empty_in_same_library(like, (b, self._rows(steps, interval), model.state_columns(inputs)))
         arrays = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         divergence_marks = (ints_in_same_library(like, np.full(b, -1)) for _ in range(2))

@@ -40,15 +40,8 @@ def line_line_contact(d, k_a, k_b, h_a, h_b, r_a, r_b):
     separation = d + k_a * s - k_b * t
     squared_distance = separation.dot(separation)
     normal = normalize(separation, min_squared=_MIN_SQUARED_DISTANCE)
-    gap = (
-        where(
-            squared_distance > _MIN_SQUARED_DISTANCE,
-            sqrt(where(squared_distance > _MIN_SQUARED_DISTANCE, squared_distance, 1.0)),
-            0.0,
-        )
-        - r_a
-        - r_b
-    )
+    is_apart = squared_distance > _MIN_SQUARED_DISTANCE
+    gap = where(is_apart, sqrt(where(is_apart, squared_distance, 1.0)), 0.0) - r_a - r_b
     return k_a * s - normal * (r_a + 0.5 * gap), normal, gap
 
 

@@ -49,7 +49,7 @@ from ti_sim.deformable.solver import DeformableSolver, check_controls
 from ti_sim.deformable.states import copy_row
 from ti_sim.deformable.states import initialise_state as initialise_particles
 from ti_sim.deformable.states import initialise_state_adjoint as initialise_particles_adjoint
-from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 from ti_sim.rollout.solver import Solver
 
@@ -132,7 +132,7 @@ class CoupledSolver(Solver):
         b, n, q, d, p = self._sizes(inputs)
         like, steps = inputs.links.link_mass, frames * self.settings.substeps
         columns = self.model.articulated.state_columns(inputs.links)
-        interval = kept_interval(adjoint, steps, last=bool(last_names(inputs.links)))
+        interval = storage_interval(adjoint, steps, last=bool(last_names(inputs.links)))
         rows = steps // interval + 1
         stored_joints = empty_in_same_library(like, (b, rows, columns))
         stored_particles = empty_in_same_library(like, (b, rows, p, PARTICLE.size))

@@ -40,7 +40,7 @@ from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import copy_row, initialise_frames, initialise_state, initialise_state_adjoint
 from ti_sim.deformable.step_launcher import StepLauncher
-from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 from ti_sim.rollout.time_steps import IMPLICIT
@@ -109,7 +109,7 @@ class DeformableSolver(Solver):
             return self._simulate_implicitly(inputs, frames, adjoint, first_frame)
         like, b, p = inputs.particle_mass, inputs.world_count, self.model.particle_count
         steps = frames * self.settings.substeps
-        interval = kept_interval(adjoint, steps)
+        interval = storage_interval(adjoint, steps)
         check_size(b * (steps // interval + 1) * p * 6, f"{b} worlds, {steps} steps and {p} particles", steps)
         checkpoints = empty_in_same_library(like, (b, steps // interval + 1, p, PARTICLE.size))
         keep_every = 0 if adjoint is None or interval == 1 else interval

@@ -25,7 +25,7 @@ from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, R
 from ti_sim.rigid.forces import contact_wrenches, contact_wrenches_adjoint
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.state import LEFT_REGION, initialise_state, initialise_state_adjoint
-from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import fill_nan, mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
@@ -110,7 +110,7 @@ class RigidSolver(Solver):
     def _simulate(self, inputs: RigidInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> RigidRollout:
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
-        like, interval = inputs.body_mass, kept_interval(adjoint, steps, last=True)
+        like, interval = inputs.body_mass, storage_interval(adjoint, steps, last=True)
         states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE.size))
         body_q = zeros_in_same_library(like, (b, frames + 1, n, 7))
         body_qd = zeros_in_same_library(like, (b, frames + 1, n, 6))

@@ -64,7 +64,7 @@ class Checkpoint:
 Adjoint = StoreAll | Checkpoint
 
 
-def kept_interval(adjoint: Adjoint | None, steps: int, *, last: bool = False) -> int:
+def storage_interval(adjoint: Adjoint | None, steps: int, *, last: bool = False) -> int:
     """Steps between two states that a rollout of ``steps`` steps stores.
 
     Without an adjoint it stores the first only, or with ``last`` the first and the last.

@@ -17,7 +17,7 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError
-from ti_sim.rollout.adjoint import Adjoint, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 from ti_sim.smoke import forces
@@ -122,7 +122,7 @@ class SmokeSolver(Solver):
         """``rollout`` of checked arguments."""
         substeps = self.settings.substeps
         steps, grid = frames * substeps, self._grid(inputs.density0)
-        interval = kept_interval(adjoint, steps)
+        interval = storage_interval(adjoint, steps)
         state = self._initial_state(inputs, grid, continued=first_frame > 0)
         checkpoints, frame_rows = (_empty_rows(state, count) for count in (steps // interval + 1, frames + 1))
         _write_state(state, checkpoints, 0)

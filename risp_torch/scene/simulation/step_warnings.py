@@ -102,7 +102,7 @@ def spin_warnings(spec: SceneSpec, model: ArticulatedModel) -> list[str]:
     if stepping.integrator != "semi_implicit":
         return []
     sentences, duration = [], spec.frames * spec.frame_dt
-    for k in np.flatnonzero(model.has_moving_children):
+    for k in np.flatnonzero(model.is_floating_base):
         body = spec.bodies[k]
         angular_speed = float(
             (body.rate(values, spec.bodies) if isinstance(body, Link) else body.velocity(values)[:, 3:])[0].norm()

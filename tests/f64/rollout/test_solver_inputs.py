@@ -9,7 +9,7 @@ from ti_sim.articulated.model import ArticulatedInputs
 from ti_sim.base.errors import UserError
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.rigid.model import RigidInputs
-from ti_sim.rollout.adjoint import Checkpoint, StoreAll, kept_interval, segment_length
+from ti_sim.rollout.adjoint import Checkpoint, StoreAll, segment_length, storage_interval
 from ti_sim.rollout.arrays import Array, Arrays, array
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
 
@@ -79,8 +79,8 @@ def test_the_adjoint_runs_over_segments_from_the_last(adjoint: StoreAll | Checkp
     )
     assert seen == runs
     assert segment_length(adjoint, 10) == max(count for _, _, count in runs)
-    assert kept_interval(adjoint, 10) == (1 if isinstance(adjoint, StoreAll) else adjoint.every)
-    assert kept_interval(None, 10) == 11
+    assert storage_interval(adjoint, 10) == (1 if isinstance(adjoint, StoreAll) else adjoint.every)
+    assert storage_interval(None, 10) == 11
 
 
 def test_frames_and_adjoints_of_worlds_that_diverge_are_nan() -> None:
