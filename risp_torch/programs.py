@@ -1,4 +1,4 @@
-"""For programs of one's own around scenes: commands, functions of scene files, run folders, tables of estimates."""
+"""Interface for user programs around scenes: commands, functions of scene files, run folders, tables of estimates."""
 
 from risp_torch.commands.estimates import TRUE_HEADERS, estimate_rows, print_inversion
 from risp_torch.commands.options import number

@@ -63,7 +63,7 @@ class Unknowns:
             scene: the scene.
             names: names of parameters or single entries ("body.velocity[0]"), and "psi" for the vector of rendering parameters.
             bounds: name -> (low, high) or (low, high, scale) in place of the parameter's own; numbers, or arrays that
-                broadcast with it. An entry of an unknown array may have bounds of its own.
+                broadcast with it. An entry of an unknown array may have separate bounds.
             psi: the rendering parameters of "psi"; ``default_psi`` by default.
             priors: name -> standard deviation, or (mean, standard deviation), of a normal prior (``read_priors``), or
                 ``SmoothnessPrior``. A parameter with a normal prior and without bounds has those at five standard deviations.
