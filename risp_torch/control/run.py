@@ -159,7 +159,7 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def _position_statistics(placement: Any) -> list[list[float]]:
-    """Mean and standard deviation of positions along the axes [m], rounded to 0.1 mm, so independent of rounding errors."""
+    """Mean and standard deviation of positions along the axes [m], rounded to 0.1 mm, above rounding errors."""
     positions = torch.as_tensor(placement).double().flatten(0, -2)
     return [statistic.cpu().numpy().round(4).tolist() for statistic in (positions.mean(dim=0), positions.std(dim=0))]
 

@@ -1,7 +1,7 @@
 """Cameras of a nerfstudio ``transforms.json`` (the format of Instant NGP, with OpenCV's lens coefficients).
 
 fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model are keys of the file or of a frame, and the
-frame's value has precedence; a missing focal length follows from camera_angle_x [rad], and a missing size from the pictures.
+frame's value has precedence. Without fl_x, focal lengths follow from camera_angle_x [rad], and a missing size from the pictures.
 Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
 y up, z back). The centre of the first pixel is (0.5, 0.5). applied_transform and applied_scale are already
 applied to the cameras: p_file = scale (A p_original).
@@ -63,8 +63,8 @@ def cameras_from_transforms(data: Mapping[str, Any], *, original_world: bool, fo
 def write_transforms_json(path: str | Path, cameras: Sequence[CameraRecord]) -> None:
     """Write cameras as a nerfstudio transforms.json; a camera's name becomes its file_path.
 
-    Intrinsics that all cameras share are keys of the file, others of the frames: nerfstudio ignores keys of frames that are
-    also keys of the file.
+    Intrinsics are keys of the file if all cameras share all of them, otherwise of the frames: nerfstudio ignores keys of
+    frames that are also keys of the file.
 
     Args:
         path: the file; its folders are created.
@@ -109,7 +109,7 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any], folder: Path) -> Ca
 def _intrinsics_from_fov(values: Mapping[str, Any], picture: Path) -> dict[str, Any]:
     """Size, focal lengths and centre of a file that has the field of view only (camera_angle_x, as Blender's exporters write).
 
-    The centre is that of the picture, and so is the size where the file has none.
+    Size and centre are those of the picture where the file has none. Pixels are square: an fl_y of the file is not used.
     """
     if "w" in values and "h" in values:
         width, height = values["w"], values["h"]

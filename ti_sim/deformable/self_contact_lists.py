@@ -87,7 +87,7 @@ def store_position(contacts: ti.template(), b, first, index, x):
 
 @ti.func
 def record_vertex(contacts: ti.template(), states: ti.template(), b, row, q):
-    """Store the position of vertex q in a row of states; returns its key."""
+    """Read the position of vertex q from a row of states; store it with its key, and return the key."""
     x = load_position(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
     store_position(contacts, b, REALS.positions, contacts.table[contacts.table[TABLE.vertex] + q], x)
     cell = ti.cast(cell_of(contacts, b, x), ti.i32)
@@ -122,7 +122,9 @@ def travel_bound(contacts: ti.template(), states: ti.template(), b, row, q, dt):
 
 @ti.func
 def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt):
-    """Sort the vertices of world b into buckets by their positions in a row of states, with one thread; invalidates all lists.
+    """Sort the vertices of world b into buckets by their positions in a row of states, with one thread.
+
+    Lists of the buckets before are stale: the caller calls ``invalidate_list`` for each.
 
     Args:
         contacts: ``SelfContactArrays``.

@@ -80,7 +80,7 @@ def colours_of(codes: Mapping[str, int], *, rgb: bool, full_by_format: bool, hei
 
     Args:
         codes: "range" (1 limited, 2 full, 0 unspecified), "matrix", "primaries" and "curve", code points of H.273.
-        rgb: whether the film stores red, green and blue.
+        rgb: whether the film stores red, green and blue, or grey levels: no conversion from luma and chroma.
         full_by_format: whether the range of its pixel format is full by default.
         height: height of its pictures [pixels], for the matrix that players assume.
         curve: name of the curve (``CURVES``) that replaces the film's own.

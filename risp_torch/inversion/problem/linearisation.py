@@ -36,9 +36,10 @@ class Linearisation:
         prior: [K, K] contribution of smoothness and priors to J^T J; 0 without them.
         pull: [K] their contribution to J^T residual.
         precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
-        variance: that one unit of J^T J stands for (``Priors.variance``); their part of ``prior`` is this times ``precision``;
-            0 without them.
-        nearby: the comparison for differences about the point (``Comparison.frozen_at``); ``comparison`` if None.
+        variance: of one observation (``Priors.variance``), which turns precisions of priors into units of J^T J: ``prior``
+            contains ``variance`` times ``precision``; 0 without priors.
+        nearby: the comparison whose solved look is frozen at the point (``Comparison.frozen_at``), for finite differences about
+            it; ``comparison`` if None.
     """
 
     residual: torch.Tensor
@@ -58,7 +59,7 @@ class Linearisation:
 
     @property
     def is_finite(self) -> bool:
-        """Whether residual and Jacobian are finite: sums of products are if all of them are, and are needed anyway."""
+        """Whether residual and Jacobian are finite. Their sums of products, which a step needs, are not if one of them is not."""
         return all(np.isfinite(sums).all() for sums in self.normal_equations)
 
     @cached_property

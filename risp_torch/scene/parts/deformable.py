@@ -23,7 +23,7 @@ class Deformable:
         name: the body's part of parameter names.
         first_particle: index of its first particle in the scene.
         vertices: [V, 3] vertices of its mesh [m].
-        rest: [V, 3] the same in the world's axes, without its "rotation" [m].
+        rest: [V, 3] the same in the axes of the world, before the body's parameter "rotation" is applied [m].
         elements: elements between its particles.
         fixed: indices within the body of particles that never move; the next two also index within the body.
         prescribed: particles with prescribed velocity.

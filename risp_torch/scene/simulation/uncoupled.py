@@ -43,7 +43,7 @@ class UncoupledSolvers(SolverAdapter):
         raise UserError("bodies and deformable bodies of this scene have separate solvers: use one of these")
 
     def step_warnings(self, solver: Solver) -> list[str]:
-        """None: the adapters ``bodies`` and ``particles`` issue the warnings."""
+        """No warnings: the adapters ``bodies`` and ``particles`` issue the warnings."""
         return []
 
     def inputs(self, values: Values, *, frames: int, actions: torch.Tensor | None = None) -> Arrays:
