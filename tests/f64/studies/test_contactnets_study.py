@@ -10,6 +10,7 @@ from risp_torch.motions import MotionFitSettings, Recording, fit_motions, held_o
 from scenes.real import contactnets_cube as cube
 from studies.real import contactnets as study
 from tests.reference.cube_tosses import simulated_tosses
+from tests.reference.folders import ROOT
 
 SIDE, RATIO, METRE = 0.1, 0.26, 0.98  # of the simulated cube: real side [m], inertia, what a metre is measured as
 NOMINAL = cube.SIDE / SIDE  # metres of the scene in a real one
@@ -136,3 +137,19 @@ def test_without_the_data_it_says_where_they_come_from(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert study.main(["--out", str(tmp_path / "out")]) == 2
     assert "contactnets_cube" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["viscous", "bristle"])
+def test_the_page_shows_the_fits(kind: str) -> None:
+    """Every number of its tables of fits follows from the records, and each derived number from the fitted ones."""
+    records = [json.loads((ROOT / f"docs/results/contactnets/{kind}-{frames}.json").read_text()) for frames in study.LENGTHS]
+    page = (ROOT / "docs/real.md").read_text(encoding="utf-8")
+    table = page[page.index(f"Friction: {kind}.") :].split("\n\n")[1]
+    sums = study.together(records)
+    for name, (unit, derived) in study.DERIVED.items():
+        cells = [f"{record['derived'][name]['value']:.5g} ± {record['derived'][name]['sd']:.2g}" for record in records]
+        cells.append(f"{sums[name][0]:.5g} ± {sums[name][1]:.2g}")
+        assert f"| {f'{name} [{unit}]' if unit else name} | {' | '.join(cells)} |" in table
+        for record in records:
+            np.testing.assert_allclose(record["derived"][name]["value"], derived(record["values"]), rtol=1e-9)
+    assert f"| converged | {' | '.join('yes' if record['converged'] else 'no' for record in records)} |" in table
