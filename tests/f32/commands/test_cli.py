@@ -1,4 +1,4 @@
-"""The command line: its help, its last line, and commands in a process of their own."""
+"""The command line: its help, its last line, and commands in separate processes."""
 
 from __future__ import annotations
 

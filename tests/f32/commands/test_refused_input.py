@@ -1,4 +1,4 @@
-"""Wrong options, files and scenes: one sentence, exit status 2, and nothing is written; divergence has a status of its own."""
+"""Wrong options, files and scenes: one sentence, exit status 2, and nothing is written; divergence has a separate status."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def test_invert_writes_result_plots_strip_and_video(risp: Risp, folder: Path, vi
 
 
 def test_invert_reads_a_folder_of_pictures(risp: Risp, folder: Path) -> None:
-    """And finds a single entry of a vector, between bounds of its own, while the others keep the scene's values."""
+    """And finds a single entry of a vector, between bounds of that entry, while the others keep the scene's values."""
     scene = small_scenes.make_scene()
     write_frames(folder / "frames", scene.render(scene.rollout())[0].detach(), fps=200)
     arguments = ["invert", "small.py", "--video", "frames", "--unknown", "block.density", "block.velocity[1]", "--iterations", 2]

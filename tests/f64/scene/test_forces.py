@@ -134,7 +134,7 @@ def folded() -> Scene:
 
 
 def apart() -> Scene:
-    """A box and a soft block that slide on the ground and do not meet, each with a solver of its own; one step a frame."""
+    """A box and a soft block that slide on the ground and do not meet, each with a separate solver; one step a frame."""
     scene = Scene(frame_dt=DT, frames=6, substeps=1)
     scene.add_ground(contact=Contact(stiffness=400.0, damping=1.0, friction_stiffness=2.0, friction=0.3))
     start = Start(position=(1.0, 0.0, 0.028), velocity=(0.3, 0.1, -0.2), rotation=(0.02, 0.1, 0.2))
