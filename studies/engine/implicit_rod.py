@@ -29,7 +29,7 @@ CASES = (
 SHOWN = ("semi_implicit 10", "backward_euler 1", "bdf2 1", "sdirk2 1")
 RANGE, FINEST = 0.15, 1e-5  # of log10 E
 MM = 1e3
-HEAD = ("integrator", "steps a frame", "step [ms]", "largest distance [mm]", "E read from the converged motion")
+HEAD = ("integrator", "steps a frame", "step [ms]", "largest distance [mm]", "E estimated from the converged motion")
 
 
 @dataclass(frozen=True)
