@@ -255,7 +255,7 @@ def made_rows() -> dict[str, dict[str, str]]:
 
 def shown_rows() -> dict[str, dict[str, str]]:
     """The table of the page."""
-    lines = [line for line in PAGE.split("## What each solver has")[1].splitlines() if line.startswith("|")]
+    lines = [line for line in PAGE.split("## Features of each solver")[1].splitlines() if line.startswith("|")]
     head, _, *rest = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert head == ["", *SOLVERS]
     return {feature: dict(zip(SOLVERS, cells, strict=True)) for feature, *cells in rest}
