@@ -66,9 +66,13 @@ class VideoFile:
         Raises:
             UserError: the colours cannot be read, or a frame is damaged.
         """
+        from av.video.reformatter import VideoReformatter
+
         self.facts.check_readable()
         frame_numbers = iter(frames)
         next_number = next(frame_numbers, None)
+        # ``VideoFrame.reformat`` would compute swscale's filters for every frame, which takes longer than the conversion.
+        reformatter = VideoReformatter()
         with _open_video(self.path) as (container, stream):
             decoded = (frame for frame in _decode_frames(container, stream) if frame is not None)
             for index, frame in enumerate(decoded):
@@ -80,7 +84,7 @@ class VideoFile:
                         "convert it"
                     )
                 if index == next_number:
-                    yield _linear(frame, self.facts.colours, region)
+                    yield _linear(frame, self.facts.colours, region, reformatter)
                     next_number = next(frame_numbers, None)
         if next_number is not None:
             raise UserError(f"video {self.path} changes while it is read: copy it, and read the copy")
@@ -343,9 +347,10 @@ def _remarks(frame: Any, colours: Colours) -> list[str]:
     return remarks
 
 
-def _linear(frame: Any, colours: Colours, region: tuple[slice, slice]) -> np.ndarray:
-    """A region of a frame as linear colour with sRGB's primaries, float32 [h, w, 3]."""
-    levels, bits, is_rgb = _levels(frame, colours)
+def _linear(frame: Any, colours: Colours, region: tuple[slice, slice], reformatter: Any) -> np.ndarray:
+    """A region of a frame as linear colour with sRGB's primaries, float32 [h, w, 3]; ``reformatter`` is a PyAV
+    ``VideoReformatter`` that keeps swscale's filters between frames."""
+    levels, bits, is_rgb = _levels(frame, colours, reformatter)
     levels = levels[region]
     if is_rgb and colours.range == FULL:
         linear = linear_values(colours.curve, 2**bits)[levels]
@@ -360,7 +365,7 @@ def _linear(frame: Any, colours: Colours, region: tuple[slice, slice]) -> np.nda
     return to_srgb_primaries(linear, colours.primaries)
 
 
-def _levels(frame: Any, colours: Colours) -> tuple[np.ndarray, int, bool]:
+def _levels(frame: Any, colours: Colours, reformatter: Any) -> tuple[np.ndarray, int, bool]:
     """Levels of a frame at full resolution [H, W, 3] (grey: [H, W, 1]), their bits, and whether they are red, green, blue.
 
     Planes at full resolution are used unchanged. Subsampled planes are converted to 16 bits by swscale, which shifts levels of b
@@ -382,10 +387,10 @@ def _levels(frame: Any, colours: Colours) -> tuple[np.ndarray, int, bool]:
         return np.stack([_plane(frame, component.plane, bits) for component in components], axis=-1), bits, is_rgb
     if is_rgb:
         name, bits_after = ("rgb24", 8) if bits <= 8 else ("rgb48le", 16)
-        return frame.reformat(format=name, interpolation=exact_interpolation()).to_ndarray(), bits_after, True
+        return reformatter.reformat(frame, format=name, interpolation=exact_interpolation()).to_ndarray(), bits_after, True
     range_name = "JPEG" if colours.range == FULL else "MPEG"
-    converted = frame.reformat(
-        format="gray16le" if len(components) == 1 else "yuv444p16le", interpolation=exact_interpolation(),
+    converted = reformatter.reformat(
+        frame, format="gray16le" if len(components) == 1 else "yuv444p16le", interpolation=exact_interpolation(),
         src_color_range=range_name, dst_color_range=range_name, src_colorspace="ITU709", dst_colorspace="ITU709",
     )  # fmt: skip
     shifted = np.stack([_plane(converted, k, 16) for k in range(len(converted.planes))], axis=-1)

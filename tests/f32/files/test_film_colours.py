@@ -3,6 +3,7 @@
 import av
 import numpy as np
 import pytest
+from av.video.reformatter import VideoReformatter
 
 from risp_torch.files.film.colours import SRGB_COLOURS, Colours, colours_of
 from risp_torch.files.film.film import film_facts, read_film
@@ -176,7 +177,7 @@ def test_grey_and_stored_colours(pixel_format, numbers_of, expected):
         frame = av.VideoFrame.from_ndarray(np.full((32, 48, 3), (10, 20, 30), dtype=np.uint8), format="rgb24")
     else:
         frame = made.filled_frame([np.full((32, 48), plane[0]) for plane in numbers_of], pixel_format)
-    levels, bits, rgb = _levels(frame, SRGB_COLOURS)
+    levels, bits, rgb = _levels(frame, SRGB_COLOURS, VideoReformatter())
     assert rgb == (not pixel_format.startswith("gray"))
     np.testing.assert_allclose(levels[3, 4] / (2.0**bits - 1), np.broadcast_to(expected, levels.shape[-1:]), atol=1e-9)
 
@@ -189,6 +190,6 @@ def test_packed_formats_are_unpacked_exactly(pixel_format, bits):
     frame = made.filled_frame(made.flat_planes(own, chroma=(2, 2)), start)
     limited = {"src_color_range": "MPEG", "dst_color_range": "MPEG"}
     colours = Colours(range="limited", matrix="BT.709", primaries="BT.709", curve="sRGB")
-    levels, found, rgb = _levels(frame.reformat(format=pixel_format, **limited), colours)
+    levels, found, rgb = _levels(frame.reformat(format=pixel_format, **limited), colours, VideoReformatter())
     assert found == bits and not rgb
     np.testing.assert_allclose(levels[3, 4], own, atol=1e-6)
