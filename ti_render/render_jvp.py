@@ -34,11 +34,11 @@ from ti_sim.base.arrays import (
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import compiled_lightly, require
+from ti_sim.base.runtime import compiled_without_cfg, require
 
 
 @checked
-@compiled_lightly
+@compiled_without_cfg
 def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     """Tangents of the images: column k is the derivative of the images along the k-th tangents of the inputs.
 

@@ -142,7 +142,7 @@ class SceneSpec:
         return any(isinstance(body, Link) or body.collision is not None for body in self.bodies)
 
     @property
-    def driven(self) -> bool:
+    def has_rotors_or_drag(self) -> bool:
         """Whether any body has rotors or drag."""
         return bool(self.rotors) or any(name in self.table.params for body in self.bodies for name in body.drag_names)
 

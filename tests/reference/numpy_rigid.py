@@ -142,7 +142,7 @@ class _Worlds:
                 lever = np.einsum("bij,bj->bi", r[:, n], self.force_point[:, a])
                 force[:, n] += self.force[:, a]
                 torque[:, n] += np.cross(lever, self.force[:, a])
-        if self.model.driven:
+        if self.model.has_wrenches:
             own = np.einsum("bnij,bnkj->bnki", r, self.wrench[:, step // self.substeps].reshape(*v.shape[:2], 2, 3))
             force = force + own[:, :, 0] - self.drag[..., :1] * v
             torque = torque + own[:, :, 1] - self.drag[..., 1:] * w

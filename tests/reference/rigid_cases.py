@@ -171,4 +171,4 @@ def driven(model: RigidModel, inputs: RigidInputs, *, frames: int, seed: int = 5
     weight = GRAVITY * inputs.body_mass[:, None, :, None]
     push, twist = weight * rng.uniform(-1, 1, (b, frames, n, 3)), 0.02 * weight * rng.uniform(-1, 1, (b, frames, n, 3))
     drag = rng.uniform(0.5, 1.0, (b, n, 2)) * (0.5, 2e-3)
-    return replace(model, driven=True), replace(inputs, body_wrench=np.concatenate([push, twist], -1), body_drag=drag)
+    return replace(model, has_wrenches=True), replace(inputs, body_wrench=np.concatenate([push, twist], -1), body_drag=drag)

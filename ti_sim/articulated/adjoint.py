@@ -149,10 +149,11 @@ def ground_load_adjoint(
     margin = ground_margin(world, i, center, w, v)
     for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
         local_position = point_position(world.point, p)
-        height = z - world.ground + center.z + contact_height(world.turning, world.point, p, local_position, rotation)
+        lowest_offset = contact_height(world.has_rims_or_patches, world.point, p, local_position, rotation)
+        height = z - world.ground + center.z + lowest_offset
         s_bar = vec2(0.0)
         if height < margin:
-            contact_offset, weight = contact_arm(world.turning, world.point, p, local_position, rotation)
+            contact_offset, weight = contact_arm(world.has_rims_or_patches, world.point, p, local_position, rotation)
             arm = center + contact_offset
             u, f_bar = v + w.cross(arm), -(virtual_velocity + virtual_spin.cross(arm))
             f, height_bar, u_bar, point_contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
@@ -179,7 +180,7 @@ def ground_load_adjoint(
             z_bar += height_bar
             contact_bar += point_contact_bar
             rotation_bar += (center + rotation @ local_position).cross(arm_bar)
-            if ti.static(world.turning):
+            if ti.static(world.has_rims_or_patches):
                 vector = rotation @ point_vector(world.point, p)
                 rotation_bar += vector.cross(contact_vector_adjoint(world.point, p, rotation, arm_bar, f.dot(f_bar)))
             center_bar += arm_bar

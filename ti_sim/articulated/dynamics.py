@@ -69,10 +69,11 @@ def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotatio
     margin = ground_margin(world, i, center, w, v)
     for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
         local_position = point_position(world.point, p)
-        height = position.z - world.ground + center.z + contact_height(world.turning, world.point, p, local_position, rotation)
+        lowest_offset = contact_height(world.has_rims_or_patches, world.point, p, local_position, rotation)
+        height = position.z - world.ground + center.z + lowest_offset
         new_displacement = vec2(0.0)
         if height < margin:
-            contact_offset, weight = contact_arm(world.turning, world.point, p, local_position, rotation)
+            contact_offset, weight = contact_arm(world.has_rims_or_patches, world.point, p, local_position, rotation)
             arm = center + contact_offset
             f = vec3(0.0)
             if ti.static(world.with_contact_bristles):

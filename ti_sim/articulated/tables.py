@@ -76,7 +76,7 @@ class WorldArrays:
         coupling_work: [B, C + 1, D + 1] scratch memory and multipliers of the couplings.
         with_pairs: kinds of pairs in the model, as bits.
         with_meshes: whether any shape is a mesh.
-        turning: whether the contact points include rims or patches, which depend on the rotation of the link.
+        has_rims_or_patches: whether the contact points include rims or patches, which depend on the rotation of the link.
         with_dry_friction: whether joints have dry friction, whose deflections are D columns of states (see ``dry_friction``).
         with_contact_bristles: whether contacts have bristles, which add columns to states (see ``contact_bristles``).
         with_couplings: whether joints are coupled.
@@ -108,7 +108,7 @@ class WorldArrays:
     coupling_work: Array
     with_pairs: Static
     with_meshes: Static
-    turning: Static
+    has_rims_or_patches: Static
     with_dry_friction: Static
     with_contact_bristles: Static
     with_couplings: Static

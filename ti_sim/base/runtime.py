@@ -37,7 +37,10 @@ from ti_sim.base.fast_launch import install_fast_launch  # noqa: E402
 from ti_sim.base.frontend import LineReader, cache_sources, skip_importer_frame  # noqa: E402
 from ti_sim.base.matrix_products import build_products_directly  # noqa: E402
 
-__all__ = ["Runtime", "compiled_briefly", "compiled_in_double", "compiled_lightly", "compiled_plainly", "require", "start", "ti"]
+__all__ = [
+    "Runtime", "compiled_at_level_0", "compiled_in_double", "compiled_without_cfg", "compiled_without_cse", "require", "start",
+    "ti",
+]  # fmt: skip
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -198,8 +201,8 @@ def _cuda_is_available() -> bool:
     return bool(ti.lang.misc.is_arch_supported(ti.cuda))
 
 
-def compiled_lightly(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator for functions that launch kernels of this library: the kernels are compiled without Taichi's control-flow pass.
+def compiled_without_cfg(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator for functions that launch kernels: these are compiled without Taichi's control-flow-graph (CFG) optimisation.
 
     The pass takes two thirds of the compile time of a large kernel, and the result runs no faster. Taichi's own autodiff needs it
     (without it, gradients are NaN), so it stays enabled for user kernels; the kernels here have hand-written adjoints.
@@ -207,8 +210,8 @@ def compiled_lightly(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled_without(function, ("cfg_optimization",))
 
 
-def compiled_briefly(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_lightly``, with Taichi's optimisation level 0, for the kernels of rigid bodies.
+def compiled_at_level_0(function: Callable[P, R]) -> Callable[P, R]:
+    """As ``compiled_without_cfg``, and with Taichi's optimisation level 0 (``opt_level``), for the kernels of rigid bodies.
 
     LLVM's optimisation stays enabled. These kernels compile in two thirds of the time and run as fast. Articulated and soft
     bodies would run 5 to 10 % slower, and the rasteriser up to 40 % slower (some of its kernels also take longer to compile).
@@ -216,8 +219,9 @@ def compiled_briefly(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled_without(function, ("cfg_optimization", "opt_level"))
 
 
-def compiled_plainly(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_lightly``, without Taichi's common-subexpression elimination, for kernels of thousands of statements.
+def compiled_without_cse(function: Callable[P, R]) -> Callable[P, R]:
+    """As ``compiled_without_cfg``, and without Taichi's common-subexpression elimination (CSE), for kernels of thousands of
+    statements.
 
     The time of that pass grows quadratically with the number of statements (minutes), and LLVM repeats most of its work. Such a
     kernel runs about a seventh slower.

@@ -1,5 +1,9 @@
 """Compliant contact of a point with a plane (the ground or any other): linear spring and damper, regularised Coulomb friction.
 
+Formulas, kernels and columns of arrays use the symbols of the law: stiffness ke [N/m], damping kd [N s/m], tangential damping kf
+[N s/m], friction coefficient mu [1], and bristle stiffness kt [N/m] of ``ti_sim.contact.bristle``. Scenes and public functions
+spell them out: ``stiffness``, ``damping``, ``friction_stiffness``, ``friction``, ``bristle_stiffness``.
+
 A force that is evaluated at discrete times jumps in its first and last step: the motion then depends on the time between the
 onset of a contact and the next evaluation, and its derivative, exact at a point, is far from the trend. This law is therefore
 the mean of the continuous law over the path, with a weight that decreases linearly from the time of evaluation to zero one step
@@ -25,7 +29,7 @@ from ti_sim.base.rows import Row
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.vecmath import vec2, vec3, vec4
 
-# Columns of the parameters of a contact: stiffness [N/m], damping [N s/m], tangential damping [N s/m], friction coefficient [1].
+# Columns of the parameters of a contact, in the units above.
 CONTACT_LAW = Row(ke=1, kd=1, kf=1, mu=1)
 
 

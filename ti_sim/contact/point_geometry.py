@@ -1,7 +1,8 @@
 """Positions of a body's contact points and their weights of the contact parameters, with adjoints (Taichi functions).
 
-The rows of points are described in ``ti_sim.shapes.contact_points``. The compile-time flag ``turning`` is True if there are rims
-or patches, whose position or weight depends on the direction of their axis; otherwise only the first four columns are read.
+The rows of points are described in ``ti_sim.shapes.contact_points``. The compile-time flag ``has_rims_or_patches`` says whether
+there are rims or patches, whose position or weight depends on the direction of their axis; otherwise only the first four columns
+are read.
 """
 
 from ti_sim.base.runtime import ti
@@ -25,7 +26,7 @@ def point_vector(point: ti.template(), p):
 
 
 @ti.func
-def contact_height(turning: ti.template(), point: ti.template(), p, local_position, rotation):
+def contact_height(has_rims_or_patches: ti.template(), point: ti.template(), p, local_position, rotation):
     """Height of the lowest point of contact point p, at ``local_position`` in the body frame, above the body's centre [m]."""
     height = (
         rotation[2, 0] * local_position.x
@@ -33,7 +34,7 @@ def contact_height(turning: ti.template(), point: ti.template(), p, local_positi
         + rotation[2, 2] * local_position.z
         - point[p, RADIUS]
     )
-    if ti.static(turning):
+    if ti.static(has_rims_or_patches):
         quarter = ti.cast(point[p, KIND], int) - RIM
         if quarter >= 0 and quarter < 4:
             height += point[p, RADIUS] * (1 + rim_direction(rotation @ point_vector(point, p), quarter).z)
@@ -41,11 +42,11 @@ def contact_height(turning: ti.template(), point: ti.template(), p, local_positi
 
 
 @ti.func
-def contact_arm(turning: ti.template(), point: ti.template(), p, local_position, rotation):
+def contact_arm(has_rims_or_patches: ti.template(), point: ti.template(), p, local_position, rotation):
     """Position where point p touches the plane.
 
     Args:
-        turning: whether there are rims or patches.
+        has_rims_or_patches: whether there are rims or patches.
         point: [P, 4 or 8] rows.
         p: index of the point.
         local_position: its position in the body frame.
@@ -56,7 +57,7 @@ def contact_arm(turning: ti.template(), point: ti.template(), p, local_position,
         that faces the plane [m2]).
     """
     arm, weight = rotation @ local_position, 1.0
-    if ti.static(turning):
+    if ti.static(has_rims_or_patches):
         kind, downwards = ti.cast(point[p, KIND], int), vec3(0.0, 0.0, -1.0)
         if kind == PATCH:
             weight = ti.max(0.0, -(rotation @ point_vector(point, p)).z)

@@ -3,7 +3,7 @@
 from ti_sim.base.arrays import Array, assign, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4, store_vec3
-from ti_sim.base.runtime import compiled_lightly, ti
+from ti_sim.base.runtime import compiled_without_cfg, ti
 from ti_sim.contact.law import contact_force_adjoint
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.kernel_arrays import DeformableArrays, prepare
@@ -44,7 +44,7 @@ def ground_forces_adjoint(
             add_vec4(bars.particle_contact, b, p, 0, contact_bar)
 
 
-@compiled_lightly
+@compiled_without_cfg
 def contact_forces(model: DeformableModel, inputs: DeformableInputs, *, dt: float) -> tuple[Array, Array]:
     """Forces of the ground and of self-contact on the particles at the initial state, each [B, P, 3] N.
 
@@ -58,7 +58,7 @@ def contact_forces(model: DeformableModel, inputs: DeformableInputs, *, dt: floa
     return force, self_contact_forces(model, inputs, inputs.particle_q0, inputs.particle_qd0, dt=dt)
 
 
-@compiled_lightly
+@compiled_without_cfg
 def contact_forces_adjoint(
     model: DeformableModel, inputs: DeformableInputs, ground_bar: Array, self_bar: Array, *, dt: float
 ) -> DeformableInputs:

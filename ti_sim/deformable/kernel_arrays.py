@@ -10,7 +10,7 @@ import numpy as np
 
 from ti_sim.base.arrays import ints_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import Array, Static, bundle, views
-from ti_sim.base.runtime import compiled_lightly, compiled_plainly, ti
+from ti_sim.base.runtime import compiled_without_cfg, compiled_without_cse, ti
 from ti_sim.deformable.families import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
@@ -77,10 +77,11 @@ def zeros(like: Array, shape: tuple[int, ...]) -> Array:
 def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P, R]:
     """``function`` with compiler passes selected for the kernels of this model.
 
-    Kernels of many families or energies would compile for half a minute. They skip a pass and run about a seventh slower.
+    Kernels of many families or energies would compile for half a minute. They are compiled without common-subexpression
+    elimination and run about a seventh slower.
     """
     is_large = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
-    return (compiled_plainly if is_large else compiled_lightly)(function)
+    return (compiled_without_cse if is_large else compiled_without_cfg)(function)
 
 
 def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:

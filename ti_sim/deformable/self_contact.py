@@ -54,7 +54,7 @@ def add_state(contacts: ti.template(), out: ti.template(), states: ti.template()
 @ti.func
 def squared_contact_distance(contacts: ti.template(), b):
     """Squared distance at which contact may begin [m2]."""
-    distance = contacts.reals[b, REALS.thickness] + 2 * contacts.reals[b, REALS.travel]
+    distance = contacts.reals[b, REALS.thickness] + 2 * contacts.reals[b, REALS.travel_bound]
     return distance * distance
 
 
@@ -168,13 +168,13 @@ def chunk_contacts(contacts: ti.template(), states: ti.template(), out: ti.templ
         num_chunks: number of chunks.
         dt: physics step [s].
     """
-    triangle_count = contacts.table[TABLE.triangles]
+    triangle_count = contacts.table[TABLE.triangle_count]
     first, stop = triangle_count * chunk // num_chunks, triangle_count * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         first_entry = first_pair(contacts, chunk)
-        for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
+        for pair in range(contacts.ints[b, INTS.list_headers + 2 * chunk]):
             entry = first_entry + 2 * pair
             pair_force(contacts, states, out, b, row, contacts.ints[b, entry], contacts.ints[b, entry + 1], dt)
 
@@ -187,14 +187,14 @@ def chunk_contacts_adjoint(
     """Adjoint of ``chunk_contacts`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to row ``chunk`` modulo
     rows of contact_bar [B, rows, 4].
     """
-    triangle_count = contacts.table[TABLE.triangles]
+    triangle_count = contacts.table[TABLE.triangle_count]
     first, stop = triangle_count * chunk // num_chunks, triangle_count * (chunk + 1) // num_chunks
     triangle, last_particle = first, -1
     total = vec4(0.0)
     while triangle < stop:
         triangle, last_particle = list_next_pairs(contacts, b, chunk, first, stop, triangle, last_particle)
         first_entry = first_pair(contacts, chunk)
-        for pair in range(contacts.ints[b, INTS.counts + 2 * chunk]):
+        for pair in range(contacts.ints[b, INTS.list_headers + 2 * chunk]):
             entry = first_entry + 2 * pair
             i = contacts.ints[b, entry + 1]
             total += pair_force_adjoint(contacts, states, dual, out, b, row, contacts.ints[b, entry], i, dt)

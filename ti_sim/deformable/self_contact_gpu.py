@@ -25,37 +25,37 @@ def sort_vertices(
 ):  # fmt: skip
     """Rebuild the hash in the worlds in which ``step`` needs it, as ``self_contact_lists.build_hash``."""
     for b, bucket in ti.ndrange(states.shape[0], bucket_count):
-        if contacts.ints[b, INTS.stale] == step:
-            contacts.ints[b, contacts.table[TABLE.bucket] + 2 * bucket + 1] = 0
+        if contacts.ints[b, INTS.next_build_step] == step:
+            contacts.ints[b, contacts.table[TABLE.buckets_start] + 2 * bucket + 1] = 0
             if bucket == 0:
-                contacts.ints[b, INTS.placed] = 0
-                contacts.reals[b, REALS.travel] = min_travel(contacts, b)
+                contacts.ints[b, INTS.placed_count] = 0
+                contacts.reals[b, REALS.travel_bound] = min_travel(contacts, b)
                 for k in ti.static(range(3)):
-                    contacts.reals[b, REALS.drift + k] = 0.0
+                    contacts.reals[b, REALS.mean_velocity + k] = 0.0
     for b, q in ti.ndrange(states.shape[0], vertex_count):
-        if contacts.ints[b, INTS.stale] == step:
+        if contacts.ints[b, INTS.next_build_step] == step:
             row = (step - first_step) * (1 - in_place)
             key = record_vertex(contacts, states, b, row, q)
-            ti.atomic_add(contacts.ints[b, contacts.table[TABLE.bucket] + 2 * key + 1], 1)
-            velocity = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q]) / vertex_count
+            ti.atomic_add(contacts.ints[b, contacts.table[TABLE.buckets_start] + 2 * key + 1], 1)
+            velocity = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertices_start] + q]) / vertex_count
             for k in ti.static(range(3)):
-                ti.atomic_add(contacts.reals[b, REALS.drift + k], velocity[k])
+                ti.atomic_add(contacts.reals[b, REALS.mean_velocity + k], velocity[k])
     for b, bucket in ti.ndrange(states.shape[0], bucket_count):
-        if contacts.ints[b, INTS.stale] == step:
-            bucket_entry = contacts.table[TABLE.bucket] + 2 * bucket
-            first = ti.atomic_add(contacts.ints[b, INTS.placed], contacts.ints[b, bucket_entry + 1])
+        if contacts.ints[b, INTS.next_build_step] == step:
+            bucket_entry = contacts.table[TABLE.buckets_start] + 2 * bucket
+            first = ti.atomic_add(contacts.ints[b, INTS.placed_count], contacts.ints[b, bucket_entry + 1])
             contacts.ints[b, bucket_entry] = first
             contacts.ints[b, bucket_entry + 1] = first
     for b, q in ti.ndrange(states.shape[0], vertex_count):
-        if contacts.ints[b, INTS.stale] == step:
-            cursor = contacts.table[TABLE.bucket] + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
+        if contacts.ints[b, INTS.next_build_step] == step:
+            cursor = contacts.table[TABLE.buckets_start] + 2 * contacts.ints[b, contacts.table[TABLE.keys_start] + q] + 1
             store_entry(contacts, b, q, ti.atomic_add(contacts.ints[b, cursor], 1))
             row = (step - first_step) * (1 - in_place)
-            ti.atomic_max(contacts.reals[b, REALS.travel], travel_bound(contacts, states, b, row, q, dt))
+            ti.atomic_max(contacts.reals[b, REALS.travel_bound], travel_bound(contacts, states, b, row, q, dt))
             if q == 0:
-                contacts.ints[b, INTS.built] = step
+                contacts.ints[b, INTS.last_build_step] = step
     for b, triangle in ti.ndrange(states.shape[0], triangle_count):
-        if contacts.ints[b, INTS.stale] == step:
+        if contacts.ints[b, INTS.next_build_step] == step:
             invalidate_list(contacts, b, triangle)
 
 

@@ -4,23 +4,25 @@ import numpy as np
 
 from ti_sim.base.rows import Row
 
-# ``SelfContactArrays.table``: numbers of triangles, vertices, buckets, and pairs per list of a chunk; then offsets in the table
-# itself (vertices, rings, a 0/1 mask of the particles that are vertices), in ``ints`` (buckets, entries, keys, lists) and
-# in ``reals`` (positions of the entries), and the corners of the triangles.
+# ``SelfContactArrays.table``: numbers of triangles, vertices and buckets, and the capacity of a chunk's list in pairs. Then
+# offsets: in ``table`` itself those of the vertices, of the bounds of the triangles' rings (see ``triangle_rings``), and of one
+# number per particle, 1 if it is a vertex, else 0; in ``ints`` those of the buckets, the entries, the keys of the vertices, and
+# the lists; in ``reals`` that of the positions of the entries. Then the corners of the triangles themselves.
 TABLE = Row(
-    triangles=1, vertices=1, buckets=1, capacity=1, vertex=1, ring=1, member=1, bucket=1, entry=1, key=1, pairs=1,
-    entry_position=1, corners=1,
+    triangle_count=1, vertex_count=1, bucket_count=1, list_capacity=1,
+    vertices_start=1, ring_bounds_start=1, is_vertex_start=1, buckets_start=1, entries_start=1, keys_start=1, lists_start=1,
+    entry_positions_start=1, corners=1,
 )  # fmt: skip
 # ``SelfContactArrays.ints``: the step that needs a new hash; the step of the positions in the hash; the number of entries with a
-# bucket (while many threads build the hash); for each chunk the number of pairs in its list, and whether the list is complete. A
-# bucket has two numbers: its first entry and the one after its last.
-INTS = Row(stale=1, built=1, placed=1, counts=1)
-# ``SelfContactArrays.reals``: thickness [m], largest distance of listed pairs at rest [m], distance that a particle
-# may move until the hash is stale [m], cells per length [1/m], distance that a particle may move in a step until the hash is
-# stale [m], mean velocity when the hash was built [m/s], positions of all particles at that time [m].
-REALS = Row(thickness=1, reach=1, slack=1, inverse_cell=1, travel=1, drift=3, positions=1)
+# bucket (while many threads build the hash); for each chunk the number of pairs in its list, and 1 if the list is complete or 0.
+# A bucket has two numbers: its first entry and the one after its last.
+INTS = Row(next_build_step=1, last_build_step=1, placed_count=1, list_headers=1)
+# ``SelfContactArrays.reals``: thickness [m]; largest distance of listed pairs at rest [m]; distance that a particle may move
+# until the hash is stale [m]; cells per length [1/m]; distance that a particle may move in a step until the hash is stale [m];
+# mean velocity when the hash was built [m/s]; positions of all particles at that time [m].
+REALS = Row(thickness=1, list_distance=1, max_displacement=1, inverse_cell_size=1, travel_bound=1, mean_velocity=3, positions=1)
 
-BAR_ROWS = 16  # rows of the adjoint of the contact parameters, shared by the chunks
+BAR_ROWS = 16  # rows of the adjoint of the contact parameters: a chunk adds to row (chunk modulo 16)
 
 
 def triangle_rings(triangles: np.ndarray) -> list[np.ndarray]:
@@ -48,14 +50,14 @@ def contact_table(triangles: np.ndarray, particles: int) -> np.ndarray:
     """
     vertices = np.unique(triangles).astype(np.int32)
     rings = triangle_rings(triangles)
-    member = np.zeros(particles, dtype=np.int32)
-    member[vertices] = 1
+    is_vertex = np.zeros(particles, dtype=np.int32)
+    is_vertex[vertices] = 1
     header = np.zeros(TABLE.corners, dtype=np.int32)
-    header[TABLE.triangles], header[TABLE.vertices] = len(triangles), len(vertices)
-    header[TABLE.buckets] = 1 << int(np.ceil(np.log2(2 * len(vertices))))
-    header[TABLE.vertex] = len(header) + triangles.size
-    header[TABLE.ring] = header[TABLE.vertex] + len(vertices)
-    header[TABLE.member] = header[TABLE.ring] + len(rings) + 1
-    first_ring = header[TABLE.member] + len(member)
+    header[TABLE.triangle_count], header[TABLE.vertex_count] = len(triangles), len(vertices)
+    header[TABLE.bucket_count] = 1 << int(np.ceil(np.log2(2 * len(vertices))))
+    header[TABLE.vertices_start] = len(header) + triangles.size
+    header[TABLE.ring_bounds_start] = header[TABLE.vertices_start] + len(vertices)
+    header[TABLE.is_vertex_start] = header[TABLE.ring_bounds_start] + len(rings) + 1
+    first_ring = header[TABLE.is_vertex_start] + len(is_vertex)
     ring_bounds = first_ring + np.cumsum([0, *(len(ring) for ring in rings)])
-    return np.concatenate([header, triangles.ravel(), vertices, ring_bounds, member, *rings]).astype(np.int32)
+    return np.concatenate([header, triangles.ravel(), vertices, ring_bounds, is_vertex, *rings]).astype(np.int32)

@@ -46,7 +46,7 @@ def corner_of(contacts: ti.template(), triangle, corner):
 @ti.func
 def first_pair(contacts: ti.template(), chunk):
     """Start of a chunk's list of (triangle, particle) in ``ints``."""
-    return contacts.table[TABLE.pairs] + 2 * chunk * contacts.table[TABLE.capacity]
+    return contacts.table[TABLE.lists_start] + 2 * chunk * contacts.table[TABLE.list_capacity]
 
 
 @ti.func
@@ -56,19 +56,19 @@ def is_stale(contacts: ti.template(), b, step, zero):
     Args:
         zero: 0, as a run-time value: adding it atomically reads what other threads have written.
     """
-    return ti.atomic_add(contacts.ints[b, INTS.stale], zero) == step
+    return ti.atomic_add(contacts.ints[b, INTS.next_build_step], zero) == step
 
 
 @ti.func
 def hash_key(contacts: ti.template(), x, y, z):
     """Bucket of the cell with integer coordinates x, y, z."""
-    return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[TABLE.buckets] - 1)
+    return ((x * 73856093) ^ (y * 19349663) ^ (z * 83492791)) & (contacts.table[TABLE.bucket_count] - 1)
 
 
 @ti.func
 def cell_of(contacts: ti.template(), b, x):
     """Cell of a point, as three integers of real type."""
-    return ti.floor(x * contacts.reals[b, REALS.inverse_cell])
+    return ti.floor(x * contacts.reals[b, REALS.inverse_cell_size])
 
 
 @ti.func
@@ -88,35 +88,35 @@ def store_position(contacts: ti.template(), b, first, index, x):
 @ti.func
 def record_vertex(contacts: ti.template(), states: ti.template(), b, row, q):
     """Read the position of vertex q from a row of states; store it with its key, and return the key."""
-    x = load_position(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
-    store_position(contacts, b, REALS.positions, contacts.table[contacts.table[TABLE.vertex] + q], x)
+    x = load_position(states, b, row, contacts.table[contacts.table[TABLE.vertices_start] + q])
+    store_position(contacts, b, REALS.positions, contacts.table[contacts.table[TABLE.vertices_start] + q], x)
     cell = ti.cast(cell_of(contacts, b, x), ti.i32)
     key = hash_key(contacts, cell.x, cell.y, cell.z)
-    contacts.ints[b, contacts.table[TABLE.key] + q] = key
+    contacts.ints[b, contacts.table[TABLE.keys_start] + q] = key
     return key
 
 
 @ti.func
 def store_entry(contacts: ti.template(), b, q, entry):
     """Write vertex q to an entry of the hash."""
-    particle = contacts.table[contacts.table[TABLE.vertex] + q]
-    contacts.ints[b, contacts.table[TABLE.entry] + entry] = particle
+    particle = contacts.table[contacts.table[TABLE.vertices_start] + q]
+    contacts.ints[b, contacts.table[TABLE.entries_start] + entry] = particle
     x = stored_position(contacts, b, REALS.positions, particle)
-    store_position(contacts, b, contacts.table[TABLE.entry_position], entry, x)
+    store_position(contacts, b, contacts.table[TABLE.entry_positions_start], entry, x)
 
 
 @ti.func
 def min_travel(contacts: ti.template(), b):
     """Least bound of the travel [m]; slower motions need no new hash."""
-    return 0.1 * contacts.reals[b, REALS.slack]
+    return 0.1 * contacts.reals[b, REALS.max_displacement]
 
 
 @ti.func
 def travel_bound(contacts: ti.template(), states: ti.template(), b, row, q, dt):
     """Bound of the travel for vertex q [m]: 1.5 times its current travel, so that it may get faster until the next hash."""
-    v = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
+    v = load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertices_start] + q])
     for k in ti.static(range(3)):
-        v[k] -= contacts.reals[b, REALS.drift + k]
+        v[k] -= contacts.reals[b, REALS.mean_velocity + k]
     return 1.5 * dt * v.norm()
 
 
@@ -134,38 +134,38 @@ def build_hash(contacts: ti.template(), states: ti.template(), b, row, step, dt)
         step: step that starts at this row.
         dt: physics step [s].
     """
-    vertex_count, first_bucket = contacts.table[TABLE.vertices], contacts.table[TABLE.bucket]
-    for bucket in range(contacts.table[TABLE.buckets]):
+    vertex_count, first_bucket = contacts.table[TABLE.vertex_count], contacts.table[TABLE.buckets_start]
+    for bucket in range(contacts.table[TABLE.bucket_count]):
         contacts.ints[b, first_bucket + 2 * bucket + 1] = 0
     drift = vec3(0.0)
     for q in range(vertex_count):
-        drift += load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertex] + q])
+        drift += load_velocity(states, b, row, contacts.table[contacts.table[TABLE.vertices_start] + q])
         cursor = first_bucket + 2 * record_vertex(contacts, states, b, row, q) + 1
         contacts.ints[b, cursor] = contacts.ints[b, cursor] + 1
     total = 0
-    for bucket in range(contacts.table[TABLE.buckets]):
+    for bucket in range(contacts.table[TABLE.bucket_count]):
         count = contacts.ints[b, first_bucket + 2 * bucket + 1]
         contacts.ints[b, first_bucket + 2 * bucket] = total
         contacts.ints[b, first_bucket + 2 * bucket + 1] = total
         total += count
     for q in range(vertex_count):
-        cursor = first_bucket + 2 * contacts.ints[b, contacts.table[TABLE.key] + q] + 1
+        cursor = first_bucket + 2 * contacts.ints[b, contacts.table[TABLE.keys_start] + q] + 1
         entry = contacts.ints[b, cursor]
         contacts.ints[b, cursor] = entry + 1
         store_entry(contacts, b, q, entry)
     for k in ti.static(range(3)):
-        contacts.reals[b, REALS.drift + k] = drift[k] / vertex_count
+        contacts.reals[b, REALS.mean_velocity + k] = drift[k] / vertex_count
     travel = min_travel(contacts, b)
     for q in range(vertex_count):
         travel = ti.max(travel, travel_bound(contacts, states, b, row, q, dt))
-    contacts.reals[b, REALS.travel] = travel
-    contacts.ints[b, INTS.built] = step
+    contacts.reals[b, REALS.travel_bound] = travel
+    contacts.ints[b, INTS.last_build_step] = step
 
 
 @ti.func
 def invalidate_list(contacts: ti.template(), b, chunk):
     """Invalidate the list of a chunk, so that it is rebuilt at its next use."""
-    contacts.ints[b, INTS.counts + 2 * chunk + 1] = 0
+    contacts.ints[b, INTS.list_headers + 2 * chunk + 1] = 0
 
 
 @ti.func
@@ -180,28 +180,28 @@ def rebuild_if_stale(contacts: ti.template(), states: ti.template(), b, row, ste
 def mark_if_stale(contacts: ti.template(), states: ti.template(), b, row, p, step, dt):
     """Mark the hash as stale for ``step``, whose state is in a row of states, if particle p has moved too far, or moves
     too fast."""
-    if contacts.table[contacts.table[TABLE.member] + p] == 1:
-        elapsed = dt * (step - contacts.ints[b, INTS.built])
+    if contacts.table[contacts.table[TABLE.is_vertex_start] + p] == 1:
+        elapsed = dt * (step - contacts.ints[b, INTS.last_build_step])
         displacement = load_position(states, b, row, p) - stored_position(contacts, b, REALS.positions, p)
         for k in ti.static(range(3)):
-            displacement[k] -= elapsed * contacts.reals[b, REALS.drift + k]
+            displacement[k] -= elapsed * contacts.reals[b, REALS.mean_velocity + k]
         v = load_velocity(states, b, row, p)
         for k in ti.static(range(3)):
-            v[k] -= contacts.reals[b, REALS.drift + k]
+            v[k] -= contacts.reals[b, REALS.mean_velocity + k]
         squared_displacement = displacement.dot(displacement)
-        slack, travel = contacts.reals[b, REALS.slack], contacts.reals[b, REALS.travel]
-        is_invalid = squared_displacement > slack * slack or dt * dt * v.dot(v) > travel * travel
+        max_displacement, max_travel = contacts.reals[b, REALS.max_displacement], contacts.reals[b, REALS.travel_bound]
+        is_invalid = squared_displacement > max_displacement * max_displacement or dt * dt * v.dot(v) > max_travel * max_travel
         # Particles of a diverged world are ignored.
         if is_invalid and squared_displacement < LARGEST and v.dot(v) < LARGEST:
-            contacts.ints[b, INTS.stale] = step
+            contacts.ints[b, INTS.next_build_step] = step
 
 
 @ti.func
 def in_ring(contacts: ti.template(), triangle, particle):
     """Whether a particle is a corner of a triangle, or connected to one by an edge."""
-    ring = contacts.table[TABLE.ring]
+    bounds_start = contacts.table[TABLE.ring_bounds_start]
     is_member = 0
-    for n in range(contacts.table[ring + triangle], contacts.table[ring + triangle + 1]):
+    for n in range(contacts.table[bounds_start + triangle], contacts.table[bounds_start + triangle + 1]):
         if contacts.table[n] == particle:
             is_member = 1
     return is_member == 1
@@ -245,7 +245,7 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
     Returns:
         (count, dropped): number of listed vertices, and whether some were left out.
     """
-    search_radius = contacts.reals[b, REALS.reach] + 2 * contacts.reals[b, REALS.travel]
+    search_radius = contacts.reals[b, REALS.list_distance] + 2 * contacts.reals[b, REALS.travel_bound]
     origin = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 0))
     corner1 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 1))
     corner2 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 2))
@@ -255,7 +255,7 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
     cells = span.x * span.y * span.z
     count, dropped = 0, False
     # A huge triangle tests every vertex, which is faster than a search in all cells; a triangle that is not finite tests none.
-    tests_all = cells > contacts.table[TABLE.vertices]
+    tests_all = cells > contacts.table[TABLE.vertex_count]
     visit_count, nx, ny = 0, 1, 1
     if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
         visit_count = 1
@@ -264,17 +264,17 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
             visit_count = ti.cast(cells, ti.i32)
     for visit in range(visit_count):
         cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
-        start, stop = 0, contacts.table[TABLE.vertices]
+        start, stop = 0, contacts.table[TABLE.vertex_count]
         if not tests_all:
             key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
-            bucket = contacts.table[TABLE.bucket] + 2 * key
+            bucket = contacts.table[TABLE.buckets_start] + 2 * key
             start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
         for entry in range(start, stop):
-            x = stored_position(contacts, b, contacts.table[TABLE.entry_position], entry)
+            x = stored_position(contacts, b, contacts.table[TABLE.entry_positions_start], entry)
             is_inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
             # Cells that share a bucket would list a vertex twice.
             if is_inside and (tests_all or (cell_of(contacts, b, x) == cell).all()):
-                particle = contacts.ints[b, contacts.table[TABLE.entry] + entry]
+                particle = contacts.ints[b, contacts.table[TABLE.entries_start] + entry]
                 e1, e2 = corner1 - origin, corner2 - origin
                 s, t, _region = closest_on_triangle(x - origin, e1, e2)
                 r = x - origin - s * e1 - t * e2
@@ -292,7 +292,7 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
     Returns:
         (triangle, last_particle) at which to continue; triangle is ``stop`` if all pairs are listed.
     """
-    first, capacity = first_pair(contacts, chunk), contacts.table[TABLE.capacity]
+    first, capacity = first_pair(contacts, chunk), contacts.table[TABLE.list_capacity]
     count = 0
     while triangle < stop and count < capacity:
         num_listed, dropped = list_triangle(contacts, b, triangle, last_particle, first + 2 * count, capacity - count)
@@ -302,7 +302,7 @@ def fill_list(contacts: ti.template(), b, chunk, triangle, last_particle, stop):
         else:
             triangle += 1
             last_particle = -1
-    contacts.ints[b, INTS.counts + 2 * chunk] = count
+    contacts.ints[b, INTS.list_headers + 2 * chunk] = count
     return triangle, last_particle
 
 
@@ -317,7 +317,7 @@ def list_next_pairs(contacts: ti.template(), b, chunk, first, stop, triangle, la
     Returns:
         (triangle, last_particle) at which to continue after these pairs; triangle is ``stop`` if they are the last ones.
     """
-    complete_flag = INTS.counts + 2 * chunk + 1
+    complete_flag = INTS.list_headers + 2 * chunk + 1
     next_triangle, next_last_particle = stop, -1
     if contacts.ints[b, complete_flag] == 0:
         next_triangle, next_last_particle = fill_list(contacts, b, chunk, triangle, last_particle, stop)

@@ -44,19 +44,20 @@ def self_contact_memory(model: DeformableModel, inputs: DeformableInputs, *, ste
             inputs.self_contact, ints_in_same_library(like, np.zeros(1)), no_ints, reals_in_same_library(like, np.zeros((1, 1)))
         )
     table = model.tables["self_contact"].copy()
-    vertex_count = int(table[layout.TABLE.vertices])
-    table[layout.TABLE.capacity] = max(-(-int(table[layout.TABLE.triangles]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
-    table[layout.TABLE.bucket] = layout.INTS.counts + 2 * num_chunks
-    table[layout.TABLE.entry] = table[layout.TABLE.bucket] + 2 * table[layout.TABLE.buckets]
-    table[layout.TABLE.key] = table[layout.TABLE.entry] + vertex_count
-    table[layout.TABLE.pairs] = table[layout.TABLE.key] + vertex_count
-    table[layout.TABLE.entry_position] = layout.REALS.positions + 3 * model.particle_count
-    ints = np.zeros((worlds, int(table[layout.TABLE.pairs]) + 2 * num_chunks * int(table[layout.TABLE.capacity])), dtype=np.int32)
-    ints[:, layout.INTS.stale] = step
-    reals = np.zeros((worlds, int(table[layout.TABLE.entry_position]) + 3 * vertex_count))
+    vertex_count = int(table[layout.TABLE.vertex_count])
+    table[layout.TABLE.list_capacity] = max(-(-int(table[layout.TABLE.triangle_count]) // num_chunks) * PAIRS_PER_TRIANGLE, 1)
+    table[layout.TABLE.buckets_start] = layout.INTS.list_headers + 2 * num_chunks
+    table[layout.TABLE.entries_start] = table[layout.TABLE.buckets_start] + 2 * table[layout.TABLE.bucket_count]
+    table[layout.TABLE.keys_start] = table[layout.TABLE.entries_start] + vertex_count
+    table[layout.TABLE.lists_start] = table[layout.TABLE.keys_start] + vertex_count
+    table[layout.TABLE.entry_positions_start] = layout.REALS.positions + 3 * model.particle_count
+    lists_size = 2 * num_chunks * int(table[layout.TABLE.list_capacity])
+    ints = np.zeros((worlds, int(table[layout.TABLE.lists_start]) + lists_size), dtype=np.int32)
+    ints[:, layout.INTS.next_build_step] = step
+    reals = np.zeros((worlds, int(table[layout.TABLE.entry_positions_start]) + 3 * vertex_count))
     skin, cell_size = search_distances(model)
-    reals[:, layout.REALS.thickness], reals[:, layout.REALS.reach] = model.self_thickness, model.self_thickness + skin
-    reals[:, layout.REALS.slack], reals[:, layout.REALS.inverse_cell] = 0.49 * skin, 1 / cell_size
+    reals[:, layout.REALS.thickness], reals[:, layout.REALS.list_distance] = model.self_thickness, model.self_thickness + skin
+    reals[:, layout.REALS.max_displacement], reals[:, layout.REALS.inverse_cell_size] = 0.49 * skin, 1 / cell_size
     return SelfContactArrays(
         inputs.self_contact, ints_in_same_library(like, table), ints_in_same_library(like, ints),
         reals_in_same_library(like, reals),

@@ -324,7 +324,8 @@ class DeformableSolver(Solver):
     def _hash_launcher(self, states: Array, first: int, in_place: bool, contacts: SelfContactArrays) -> Launcher:
         """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
         table = self.model.tables["self_contact"]
-        counts = (int(table[layout.TABLE.vertices]), int(table[layout.TABLE.buckets]), int(table[layout.TABLE.triangles]))
+        columns = (layout.TABLE.vertex_count, layout.TABLE.bucket_count, layout.TABLE.triangle_count)
+        counts = (int(table[column]) for column in columns)
         return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *counts, float(self.settings.dt), contacts)
 
     def _contact_launchers(

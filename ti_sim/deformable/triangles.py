@@ -158,8 +158,8 @@ def area_stretch(body: ti.template(), e, f1, f2):
     """Area stretch of triangle e and its direction.
 
     Returns:
-        (J, n, turning): J = n . (f1 x f2), with n the normal of the plane or of the triangle (zero if it has no area); turning is
-        the derivative of n by f1 x f2: 1 / |f1 x f2| for a membrane, 0 for a constant n.
+        (J, n, normal_derivative): J = n . (f1 x f2), with n the normal of the plane or of the triangle (zero if it has no area);
+        normal_derivative is the derivative of n by f1 x f2: 1 / |f1 x f2| for a membrane, 0 for a constant n.
     """
     cross = f1.cross(f2)
     n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])

@@ -46,10 +46,10 @@ class RigidArrays(BodyArrays):
     Attributes:
         point, point_start, point_body, point_reach, force_window: tables of ``RigidModel``.
         bristles: displacements of the bristles.
-        driven: whether the bodies have wrenches and drag.
-        bristled: whether the contact points have bristles.
-        rounded: whether the contact points are balls with the radius of their body's contact.
-        turning: whether the contact points include rims or patches, which depend on the rotation of the body.
+        has_wrenches: whether the bodies have wrenches and drag.
+        has_bristles: whether the contact points have bristles.
+        has_contact_radii: whether the contact points are balls with the radius of their body's contact.
+        has_rims_or_patches: whether the contact points include rims or patches, which depend on the rotation of the body.
         force_count: number of applied forces.
         point_count: total number of contact points.
         dt: physics step [s].
@@ -62,10 +62,10 @@ class RigidArrays(BodyArrays):
     point_reach: Array
     force_window: Array
     bristles: BristleArrays
-    driven: Static
-    bristled: Static
-    rounded: Static
-    turning: Static
+    has_wrenches: Static
+    has_bristles: Static
+    has_contact_radii: Static
+    has_rims_or_patches: Static
     force_count: Integer
     point_count: Integer
     dt: Number
@@ -93,7 +93,7 @@ STATE = Row(position=3, quaternion=4, velocity=3, momentum=3)
 WINDOW = Row(body=1, first_step=1, past_step=1)
 DRAG = Row(linear=1, angular=1)
 # Entries of the vector of a body's contact parameters (``load_contact``) after ke, kd, kf, mu: bristle stiffness, contact radius.
-BRISTLE, ROUNDING = 4, 5
+BRISTLE_STIFFNESS, CONTACT_RADIUS = 4, 5
 CONTACT_SIZE = 6
 
 
@@ -103,10 +103,10 @@ def load_contact(rigid: ti.template(), b, n):
     contact = zero_contact()
     for k in ti.static(range(4)):
         contact[k] = rigid.body_contact[b, n, k]
-    if ti.static(rigid.bristled):
-        contact[BRISTLE] = rigid.body_bristle[b, n]
-    if ti.static(rigid.rounded):
-        contact[ROUNDING] = rigid.body_radius[b, n]
+    if ti.static(rigid.has_bristles):
+        contact[BRISTLE_STIFFNESS] = rigid.body_bristle[b, n]
+    if ti.static(rigid.has_contact_radii):
+        contact[CONTACT_RADIUS] = rigid.body_radius[b, n]
     return contact
 
 
@@ -120,10 +120,10 @@ def zero_contact():
 def add_contact_adjoint(bars: ti.template(), rigid: ti.template(), b, n, contact_bar):
     """Adjoint of ``load_contact``: add to the adjoints of the arrays."""
     add_vec4(bars.body_contact, b, n, 0, contact_bar)
-    if ti.static(rigid.bristled):
-        bars.body_bristle[b, n] = bars.body_bristle[b, n] + contact_bar[BRISTLE]
-    if ti.static(rigid.rounded):
-        bars.body_radius[b, n] = bars.body_radius[b, n] + contact_bar[ROUNDING]
+    if ti.static(rigid.has_bristles):
+        bars.body_bristle[b, n] = bars.body_bristle[b, n] + contact_bar[BRISTLE_STIFFNESS]
+    if ti.static(rigid.has_contact_radii):
+        bars.body_radius[b, n] = bars.body_radius[b, n] + contact_bar[CONTACT_RADIUS]
 
 
 @ti.func

@@ -22,7 +22,7 @@ class Body:
         inverse_inertia: 3 x 3, in the body's frame [1 / (kg m2)].
         contact: numbers of its contact (``load_contact``).
         gravity: 3-vector [m/s2].
-        drag: linear [N s/m] and angular [N m s], 2-vector; zeros in a model that is not driven.
+        drag: linear [N s/m] and angular [N m s], 2-vector; zeros in a model without wrenches.
         first_point, past_point: range of its contact points.
     """
 
@@ -129,9 +129,9 @@ def add_inertia_adjoint(body_inertia_bar: ti.template(), body: ti.template(), in
 
 @ti.func
 def load_drag(rigid: ti.template(), b, n):
-    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model that is not driven."""
+    """Linear [N s/m] and angular [N m s] drag of body n of world b; zeros in a model without wrenches."""
     drag = vec2(0.0)
-    if ti.static(rigid.driven):
+    if ti.static(rigid.has_wrenches):
         drag = vec2(rigid.body_drag[b, n, DRAG.linear], rigid.body_drag[b, n, DRAG.angular])
     return drag
 
@@ -181,7 +181,7 @@ def add_parameter_adjoint(bars: ti.template(), rigid: ti.template(), body: ti.te
         ti.atomic_add(bars.gravity[b, k], total.gravity[k])  # bodies of a world share its gravity
     bars.body_mass[b, n] = bars.body_mass[b, n] + total.mass
     add_inertia_adjoint(bars.body_inertia, body, total.inverse_inertia)
-    if ti.static(rigid.driven):
+    if ti.static(rigid.has_wrenches):
         for k in ti.static(range(2)):
             bars.body_drag[b, n, k] = bars.body_drag[b, n, k] + total.drag[k]
 

@@ -21,7 +21,7 @@ from ti_sim.base.vecmath import (
 from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_bristle, store_bristle
 from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
-from ti_sim.rigid.arrays import BRISTLE, ROUNDING, WINDOW, zero_contact
+from ti_sim.rigid.arrays import BRISTLE_STIFFNESS, CONTACT_RADIUS, WINDOW, zero_contact
 from ti_sim.rigid.body import sum_load_inputs_adjoints, zero_load_inputs_adjoint, zero_wrench
 from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
@@ -72,7 +72,7 @@ def add_external_loads(rigid: ti.template(), body: ti.template(), motion: ti.tem
         force, torque = applied_load(rigid, body, motion, step)
         load.force += force
         load.torque += torque
-    if ti.static(rigid.driven):
+    if ti.static(rigid.has_wrenches):
         force, torque = driving_load(rigid, body, motion, frame)
         load.force += force
         load.torque += torque
@@ -88,7 +88,7 @@ def add_external_loads_adjoint(
         rotation_bar, force_dot_bar = applied_load_adjoint(rigid, bars, body, motion, step, load_bar)
         total.rotation += rotation_bar
         total.force_dot_bar += force_dot_bar
-    if ti.static(rigid.driven):
+    if ti.static(rigid.has_wrenches):
         driving = driving_load_adjoint(rigid, bars, body, motion, frame, load_bar)
         sum_load_inputs_adjoints(total, driving)
 
@@ -161,15 +161,16 @@ def driving_load_adjoint(
 def contact_margin(rigid: ti.template(), motion: ti.template(), contact, n):
     """Height below which a contact point of body n can touch [m]: the largest distance that it moves along z in a step."""
     w = motion.angular_velocity
-    return rigid.dt * (ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * (rigid.point_reach[n] + contact[ROUNDING]))
+    reach = rigid.point_reach[n] + contact[CONTACT_RADIUS]
+    return rigid.dt * (ti.abs(motion.velocity.z) + ti.sqrt(w.x * w.x + w.y * w.y) * reach)
 
 
 @ti.func
 def end_of_tested_points(rigid: ti.template(), body: ti.template(), motion: ti.template(), margin):
     """End of the range of contact points to be tested: empty without bristles where no contact point of the body can touch."""
     end = body.past_point
-    if ti.static(not rigid.bristled):
-        if motion.height - rigid.ground - rigid.point_reach[body.index] - body.contact[ROUNDING] > margin:
+    if ti.static(not rigid.has_bristles):
+        if motion.height - rigid.ground - rigid.point_reach[body.index] - body.contact[CONTACT_RADIUS] > margin:
             end = body.first_point
     return end
 
@@ -177,15 +178,15 @@ def end_of_tested_points(rigid: ti.template(), body: ti.template(), motion: ti.t
 @ti.func
 def point_height(rigid: ti.template(), motion: ti.template(), contact, p, local_position):
     """Height of contact point p, at ``local_position`` in the body's frame, above the ground [m]."""
-    lowest_offset = contact_height(rigid.turning, rigid.point, p, local_position, motion.rotation)
-    return motion.height - rigid.ground + lowest_offset - contact[ROUNDING]
+    lowest_offset = contact_height(rigid.has_rims_or_patches, rigid.point, p, local_position, motion.rotation)
+    return motion.height - rigid.ground + lowest_offset - contact[CONTACT_RADIUS]
 
 
 @ti.func
 def point_arm(rigid: ti.template(), motion: ti.template(), contact, p, local_position):
     """``contact_arm`` of contact point p, with the radius of the contact."""
-    arm, weight = contact_arm(rigid.turning, rigid.point, p, local_position, motion.rotation)
-    arm.z -= contact[ROUNDING]
+    arm, weight = contact_arm(rigid.has_rims_or_patches, rigid.point, p, local_position, motion.rotation)
+    arm.z -= contact[CONTACT_RADIUS]
     return arm, weight
 
 
@@ -206,16 +207,16 @@ def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template(
             arm, weight = point_arm(rigid, motion, contact, p, local_position)
             u = motion.velocity + motion.angular_velocity.cross(arm)
             f = vec3(0.0)
-            if ti.static(rigid.bristled):
+            if ti.static(rigid.has_bristles):
                 s = load_bristle(rigid.bristles.current, b, 0, p)
                 f, new_displacement = bristle_force(
-                    height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE], rigid.dt
+                    height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE_STIFFNESS], rigid.dt
                 )
             else:
                 f = point_force(height, u, contact, rigid.dt)
             force += weight * f
             torque += arm.cross(weight * f)
-        if ti.static(rigid.bristled):
+        if ti.static(rigid.has_bristles):
             store_bristle(rigid.bristles.current, b, 0, p, new_displacement)
     return force, torque
 
@@ -236,13 +237,13 @@ def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.t
         s_bar = vec2(0.0)
         if height < margin:
             s, new_displacement_bar = vec2(0.0), vec2(0.0)
-            if ti.static(rigid.bristled):
+            if ti.static(rigid.has_bristles):
                 s = load_bristle(rigid.bristles.segment, b, slot, p)
                 new_displacement_bar = load_bristle(rigid.bristles.bar, b, 0, p)
             s_bar = add_point_load_adjoint(
                 rigid, motion, contact, p, local_position, height, s, new_displacement_bar, load_bar, total
             )
-        if ti.static(rigid.bristled):
+        if ti.static(rigid.has_bristles):
             store_bristle(rigid.bristles.bar, b, 0, p, s_bar)
     return total
 
@@ -276,12 +277,12 @@ def add_point_load_adjoint(
     )
     arm_bar = weight * f.cross(load_bar.torque) + u_bar.cross(w)
     arm_bar.z += height_bar
-    contact_bar[ROUNDING] = -arm_bar.z
+    contact_bar[CONTACT_RADIUS] = -arm_bar.z
     total.height += height_bar
     total.velocity += u_bar
     total.angular_velocity += arm.cross(u_bar)
     total.rotation += outer(arm_bar, local_position)
-    if ti.static(rigid.turning):
+    if ti.static(rigid.has_rims_or_patches):
         vector_bar = contact_vector_adjoint(rigid.point, p, motion.rotation, arm_bar, f.dot(f_bar))
         total.rotation += outer(vector_bar, point_vector(rigid.point, p))
     total.contact += contact_bar
@@ -314,10 +315,10 @@ def point_load_adjoint(rigid: ti.template(), height, u, s, arm, weight, contact,
     f_bar = force_bar + torque_bar.cross(arm)
     f, s_bar, contact_bar = vec3(0.0), vec2(0.0), zero_contact()
     height_bar, u_bar, law_bar = 0.0, vec3(0.0), vec4(0.0)
-    if ti.static(rigid.bristled):
-        ke, kd, kf, mu, kt = contact[0], contact[1], contact[2], contact[3], contact[BRISTLE]
+    if ti.static(rigid.has_bristles):
+        ke, kd, kf, mu, kt = contact[0], contact[1], contact[2], contact[3], contact[BRISTLE_STIFFNESS]
         f, _new_displacement = bristle_force(height, u, s, ke, kd, kf, mu, kt, rigid.dt)
-        height_bar, u_bar, s_bar, law_bar, contact_bar[BRISTLE] = bristle_force_adjoint(
+        height_bar, u_bar, s_bar, law_bar, contact_bar[BRISTLE_STIFFNESS] = bristle_force_adjoint(
             height, u, s, ke, kd, kf, mu, kt, rigid.dt, weight * f_bar, new_displacement_bar
         )
     else:

@@ -220,7 +220,7 @@ def advance_unrolled_adjoint(
                 body_motion = motion_of(state, state.quaternion, body)
                 store_motion(motion, b, n, body_motion)
                 add_external_loads_adjoint(rigid, bars, body, body_motion, step, step // substeps, body_load_bar, total)
-                if ti.static(rigid.driven):
+                if ti.static(rigid.has_wrenches):
                     q_bar_from_velocity, momentum_bar, driven_inertia_bar = frame_velocity_adjoint(
                         state.quaternion, state.momentum, body.inverse_inertia, total.angular_velocity
                     )

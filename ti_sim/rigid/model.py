@@ -28,9 +28,9 @@ class RigidModel(WithContactPoints):
         force_body: A body indices, the body on which each applied force acts.
         force_steps: A pairs (first, past_last); the force acts in the steps first <= step < past_last.
         ground_height: z of the ground plane [m].
-        driven: whether bodies have wrenches and drag.
-        bristled: whether contact points have bristles, which make friction stick (see ``ti_sim.contact.bristle``).
-        rounded: whether contact points are balls about their positions, with a radius that is an input.
+        has_wrenches: whether bodies have wrenches and drag.
+        has_bristles: whether contact points have bristles, which make friction stick (see ``ti_sim.contact.bristle``).
+        has_contact_radii: whether contact points are balls about their positions, with a radius that is an input.
     """
 
     body_names: tuple[str, ...]
@@ -38,9 +38,9 @@ class RigidModel(WithContactPoints):
     force_body: tuple[int, ...] = ()
     force_steps: tuple[tuple[int, int], ...] = ()
     ground_height: Real = 0.0
-    driven: bool = False
-    bristled: bool = False
-    rounded: bool = False
+    has_wrenches: bool = False
+    has_bristles: bool = False
+    has_contact_radii: bool = False
 
     def __post_init__(self) -> None:
         if not self.body_names or len(self.contact_points) != len(self.body_names):
@@ -112,13 +112,13 @@ class RigidInputs(Arrays):
     body_wrench: Array | None = array(
         "B F N 6",
         "force [N] and torque about the centre of mass [N m] on each body, both in the body frame, constant over a frame "
-        "interval, for F intervals (at least as many as are simulated); None in a model that is not driven",
+        "interval, for F intervals (at least as many as are simulated); None in a model without wrenches",
         default=None,
     )
     body_drag: Array | None = array(
         "B N 2",
         "linear drag: opposing force per velocity [N s/m], and angular drag: opposing torque per angular velocity [N m s]; "
-        "None in a model that is not driven",
+        "None in a model without wrenches",
         default=None,
     )
     body_bristle: Array | None = array(
@@ -128,7 +128,7 @@ class RigidInputs(Arrays):
     )
     body_radius: Array | None = array(
         "B N",
-        "contact radius [m], added to that of every contact point, not negative; None in a model that is not rounded",
+        "contact radius [m], added to that of every contact point, not negative; None in a model without contact radii",
         default=None,
     )
 
@@ -151,28 +151,26 @@ class RigidInputs(Arrays):
 
     @property
     def frame_count(self) -> int | None:
-        """Number of frame intervals F of the wrenches; None in a model that is not driven."""
+        """Number of frame intervals F of the wrenches; None in a model without wrenches."""
         return None if self.body_wrench is None else int(self.body_wrench.shape[1])
 
     def check(self, model: RigidModel) -> None:
         """Raise a UserError for an array whose shape or precision does not fit the model."""
         is_present = [array is not None for array in (self.body_wrench, self.body_drag)]
-        if is_present != [model.driven, model.driven]:
+        if is_present != [model.has_wrenches, model.has_wrenches]:
             present_names = " and ".join(itertools.compress(("wrenches", "drag"), is_present))
             raise UserError(
                 f"the inputs have {present_names or 'neither wrenches nor drag'}, "
-                f"and the model is {'' if model.driven else 'not '}driven: a driven model needs both, any other neither"
+                f"and the model has has_wrenches={model.has_wrenches}: a model with wrenches needs both, any other neither"
             )
-        for name, is_needed, label in (
-            ("body_bristle", model.bristled, "bristled"),
-            ("body_radius", model.rounded, "rounded"),
-        ):
+        for name, flag in (("body_bristle", "has_bristles"), ("body_radius", "has_contact_radii")):
+            is_needed = getattr(model, flag)
             if (getattr(self, name) is not None) != is_needed:
                 raise UserError(
-                    f"the inputs have {'no ' if is_needed else ''}{name}, and the model is {'' if is_needed else 'not '}{label}: "
-                    f"a {label} model needs it, any other must not have it"
+                    f"the inputs have {'no ' if is_needed else ''}{name}, and the model has {flag}={is_needed}: "
+                    "a model in which this is True needs the array, any other must not have it"
                 )
-        frames = self.frame_count if model.driven and len(self.body_wrench.shape) == 4 else 1
+        frames = self.frame_count if model.has_wrenches and len(self.body_wrench.shape) == 4 else 1
         self.check_shapes({
             "B": self.world_count, "N": model.body_count, "A": max(model.force_count, 1), "F": frames, "K": model.point_count,
         })  # fmt: skip

@@ -19,7 +19,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
-from ti_sim.base.runtime import compiled_briefly, require
+from ti_sim.base.runtime import compiled_at_level_0, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, RigidArrays
 from ti_sim.rigid.forces import contact_wrenches, contact_wrenches_adjoint
@@ -95,7 +95,7 @@ class RigidSolver(Solver):
             settings: time stepping, integrator and plan.
         """
         super().__init__(model, settings)
-        if model.bristled and (settings.integrator != "semi_implicit" or settings.plan == "element"):
+        if model.has_bristles and (settings.integrator != "semi_implicit" or settings.plan == "element"):
             raise UserError(
                 f"the contact has bristles, the integrator is {settings.integrator!r} and the plan {settings.plan!r}: bristles "
                 "need integrator='semi_implicit', and plan='auto' or 'world'"
@@ -104,9 +104,9 @@ class RigidSolver(Solver):
 
     def last_names(self, inputs: RigidInputs) -> tuple[str, ...]:
         """As ``Solver.last_names``."""
-        return ("body_momentum", "contact_bristle") if self.model.bristled else ("body_momentum",)
+        return ("body_momentum", "contact_bristle") if self.model.has_bristles else ("body_momentum",)
 
-    @compiled_briefly
+    @compiled_at_level_0
     def _simulate(self, inputs: RigidInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> RigidRollout:
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
@@ -127,7 +127,7 @@ class RigidSolver(Solver):
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left_region)
         last_arrays = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
         stored_states = None if adjoint is None else states
-        stored_bristles = bristles.stored if adjoint is not None and self.model.bristled else None
+        stored_bristles = bristles.stored if adjoint is not None and self.model.has_bristles else None
         stored_arrays = stored_states, stored_bristles
         result = RigidRollout(
             body_q, body_qd, diverged, inputs, frames, adjoint, *stored_arrays, first_frame, last_arrays, left_region
@@ -145,7 +145,7 @@ class RigidSolver(Solver):
             like, b, n = inputs.body_mass, inputs.world_count, self.model.body_count
             last_segment = empty_in_same_library(like, (b, 2, n, STATE.size))
             no_frames = zeros_in_same_library(like, (b, 1, n, 7))
-            if self.model.bristled:
+            if self.model.has_bristles:
                 initial = section(bristles.stored, (slice(None), row))
                 bristles = self._bristles(like, b, 2, initial)
             rigid = self._kernel_arrays(inputs, bristles, first_frame)
@@ -153,14 +153,14 @@ class RigidSolver(Solver):
             self._advance(rigid, states, row, last_segment, remainder, frames_without_output, row * interval, remainder)
             states, row = last_segment, 1
         momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
-        last_arrays = (momentum, section(bristles.stored, (slice(None), row))) if self.model.bristled else (momentum,)
+        last_arrays = (momentum, section(bristles.stored, (slice(None), row))) if self.model.has_bristles else (momentum,)
         for world, body in np.argwhere(to_numpy(diverged) >= 0).tolist():
             first, stop = self.model.point_start[body : body + 2].tolist()
             for array, entries in zip(last_arrays, (body, slice(first, stop)), strict=False):
                 fill_nan(array, (world, entries))
         return last_arrays
 
-    @compiled_briefly
+    @compiled_at_level_0
     def _differentiate(self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> RigidInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
@@ -182,7 +182,7 @@ class RigidSolver(Solver):
         ))  # fmt: skip
         return input_bars
 
-    @compiled_briefly
+    @compiled_at_level_0
     def _forces(self, inputs: RigidInputs) -> tuple[Array]:
         """``forces`` of checked inputs: ground_wrench [B, N, 6], of the ground on each body (``contact_wrenches``)."""
         wrench = zeros_in_same_library(inputs.body_mass, (inputs.world_count, self.model.body_count, 6))
@@ -190,7 +190,7 @@ class RigidSolver(Solver):
         contact_wrenches(*views(inputs.body_q0, inputs.body_qd0, wrench, self._kernel_arrays(inputs, bristles, 0)))
         return (wrench,)
 
-    @compiled_briefly
+    @compiled_at_level_0
     def _forces_adjoint(self, inputs: RigidInputs, bars: tuple[Array]) -> RigidInputs:
         """``forces_adjoint`` of checked inputs."""
         input_bars = inputs.zeros()
@@ -234,7 +234,7 @@ class RigidSolver(Solver):
             return self.settings.plan
         points = max((len(p) for p in self.model.contact_points), default=0)
         threads = world_count * self.model.body_count
-        if self.settings.integrator == "rk4" or self.model.bristled:
+        if self.settings.integrator == "rk4" or self.model.has_bristles:
             return "world"
         if require().device == "cuda":
             return "element" if threads < _FULL_CUDA_THREADS and points >= _MIN_ELEMENT_POINTS_CUDA else "world"
@@ -305,7 +305,7 @@ class RigidSolver(Solver):
             slots: of ``stored``.
             initial: [B, P, 2] displacements at the first step [m]; zeros by default.
         """
-        if not self.model.bristled:
+        if not self.model.has_bristles:
             placeholder = zeros_in_same_library(like, (1, 1, 1, 2))
             return BristleArrays(placeholder, placeholder, placeholder, placeholder)
         points = self.model.point_count
@@ -323,8 +323,9 @@ class RigidSolver(Solver):
             window = self.model.force_window - first_frame * self.settings.substeps * np.array([0, 1, 1])
             tables = tables | {"force_window": ints_in_same_library(inputs.body_mass, window)}
         return RigidArrays(
-            bristles=bristles, driven=self.model.driven, bristled=self.model.bristled, rounded=self.model.rounded,
-            turning=self.model.turning, **_kernel_fields(inputs), **tables,
+            bristles=bristles, has_wrenches=self.model.has_wrenches, has_bristles=self.model.has_bristles,
+            has_contact_radii=self.model.has_contact_radii, has_rims_or_patches=self.model.has_rims_or_patches,
+            **_kernel_fields(inputs), **tables,
             force_count=self.model.force_count, point_count=self.model.point_count,
             dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip

@@ -67,7 +67,7 @@ def advance(
     ``RigidModel``). Writes states [B, slots, N, 13] to slots 0, 1, ... at the start and after every ``store_every`` steps, the
     displacements of bristles to the same slots, the frames in the segment, and diverged_step [B, N] (first step with a
     ``divergence_code``, else -1). The displacements begin with those in ``rigid.bristles.current``. Wrenches and drag are read
-    only if ``driven``. Hand-written adjoint: ``advance_adjoint``.
+    only if ``has_wrenches``. Hand-written adjoint: ``advance_adjoint``.
     """
     bodies = rigid.body_mass.shape[1]
     for index in range(rigid.body_mass.shape[0] * bodies * iterations_per_body):
@@ -89,7 +89,7 @@ def advance(
                     steps_until_store = store_every
                     slot += 1
                     store_state(states, b, slot, n, state)
-                    if ti.static(rigid.bristled):
+                    if ti.static(rigid.has_bristles):
                         copy_bristles(
                             rigid.bristles.current, 0, rigid.bristles.stored, slot, b, body.first_point, body.past_point
                         )
@@ -177,14 +177,14 @@ def advance_adjoint(
                         current_state = load_state(stored_states, b, segment, n)
                         store_state(states, b, 0, n, current_state)
                         first_point, past_point = body.first_point, body.past_point
-                        if ti.static(rigid.bristled):
+                        if ti.static(rigid.has_bristles):
                             copy_bristles(rigid.bristles.stored, segment, rigid.bristles.segment, 0, b, first_point, past_point)
                             copy_bristles(rigid.bristles.stored, segment, rigid.bristles.current, 0, b, first_point, past_point)
                         for k in range(segment_step + 1):
                             current_step = segment * segment_steps + k
                             step_state(rk4, rigid, body, current_state, current_step, current_step // substeps)
                             store_state(states, b, k + 1, n, current_state)
-                            if ti.static(rigid.bristled):
+                            if ti.static(rigid.has_bristles):
                                 copy_bristles(
                                     rigid.bristles.current, 0, rigid.bristles.segment, k + 1, b, first_point, past_point
                                 )

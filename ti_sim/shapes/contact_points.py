@@ -119,6 +119,6 @@ class WithContactPoints:
         return np.array(radii or [0.0])
 
     @property
-    def turning(self) -> bool:
+    def has_rims_or_patches(self) -> bool:
         """Whether the contact points include rims or patches, which depend on the rotation of the body."""
         return self.point.shape[1] > BALL_SIZE

@@ -50,9 +50,9 @@ class RigidAdapter(SolverAdapter):
             force_body=tuple(f.body for f in spec.applied_forces),
             force_steps=tuple((f.first_step, f.end_step) for f in spec.applied_forces),
             ground_height=spec.ground_height or 0.0,
-            driven=spec.driven,
-            bristled=spec.contacts_have("bristle_stiffness"),
-            rounded=spec.contacts_have("radius"),
+            has_wrenches=spec.has_rotors_or_drag,
+            has_bristles=spec.contacts_have("bristle_stiffness"),
+            has_contact_radii=spec.contacts_have("radius"),
         )
         settings = RigidSettings(
             dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator, plan=stepping.plan,
@@ -69,7 +69,7 @@ class RigidAdapter(SolverAdapter):
         stack, gravity, bodies, forces = torch.stack, values["gravity"], self.spec.bodies, self.spec.applied_forces
         no_force = [gravity.new_zeros(gravity.shape[0], 3)]
         rotor_actions = group_actions(self.spec.rotors, values, actions, frames)
-        has_wrenches = self.spec.driven
+        has_wrenches = self.spec.has_rotors_or_drag
         return RigidInputs(
             body_q0=stack([b.pose(values) for b in bodies], 1),
             body_qd0=stack([b.velocity(values) for b in bodies], 1),

@@ -53,7 +53,7 @@ def as_links(given: RigidInputs) -> tuple[ArticulatedModel, ArticulatedInputs]:
 def test_free_links_move_as_rigid_bodies(regime: str) -> None:
     for b in range(3):
         given = rigid_case(regime, b)
-        wanted = numpy_rigid.rollout(replace(PAIR_MODEL, bristled=True), RigidSettings(DT, SUBSTEPS), given, FRAMES)
+        wanted = numpy_rigid.rollout(replace(PAIR_MODEL, has_bristles=True), RigidSettings(DT, SUBSTEPS), given, FRAMES)
         rollout = ArticulatedSolver(as_links(given)[0], ArticulatedSettings(DT, SUBSTEPS)).rollout(as_links(given)[1], FRAMES)
         np.testing.assert_allclose(rollout.body_q, wanted.body_q, rtol=0, atol=1e-11)
         np.testing.assert_allclose(rollout.body_qd, wanted.body_qd, rtol=0, atol=1e-9)
@@ -63,7 +63,7 @@ def test_free_links_move_as_rigid_bodies(regime: str) -> None:
 @pytest.mark.parametrize("regime", KT)
 def test_adjoint_of_every_input(regime: str, adjoint: Adjoint) -> None:
     given = rigid_case(regime, 2)
-    pattern = numpy_rigid.rollout(replace(PAIR_MODEL, bristled=True), RigidSettings(DT, SUBSTEPS), given, FRAMES).pattern
+    pattern = numpy_rigid.rollout(replace(PAIR_MODEL, has_bristles=True), RigidSettings(DT, SUBSTEPS), given, FRAMES).pattern
     wanted = {
         "sliding": {numpy_rigid.SLIPPED_AND_SLIDING}, "sticking": {numpy_rigid.STICKING}, "resting": {numpy_rigid.STICKING},
         "impact": {numpy_rigid.APART, numpy_rigid.UNLOADED, numpy_rigid.SLIPPED_AND_SLIDING},

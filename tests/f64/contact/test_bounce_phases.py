@@ -91,7 +91,7 @@ def rigid(hit: Collision, integrator: str, plan: str) -> Result:
     if hit.kt:
         inputs = replace(inputs, body_bristle=np.full((PHASES, 1), hit.kt))
     settings = RigidSettings(dt=DT, substeps=STEPS, integrator=integrator, plan=plan)
-    solver = RigidSolver(replace(worlds[0][0], bristled=hit.kt > 0), settings)
+    solver = RigidSolver(replace(worlds[0][0], has_bristles=hit.kt > 0), settings)
     rollout = solver.rollout(inputs, 1, adjoint=StoreAll())
     bar = seeds(rollout.body_q.shape, (-1, 0), hit.axis)
     bars = solver.rollout_adjoint(rollout, bar, np.zeros_like(rollout.body_qd))

@@ -26,7 +26,7 @@ from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
-MODEL = replace(PAIR_MODEL, bristled=True, rounded=True)
+MODEL = replace(PAIR_MODEL, has_bristles=True, has_contact_radii=True)
 NAMES = (*INPUT_NAMES, "body_bristle", "body_radius")
 SETTINGS = RigidSettings(dt=5e-4, substeps=7)
 FRAMES = 6
@@ -126,7 +126,7 @@ def test_radius_alone_in_both_plans() -> None:
     """Balls about the corners: the same motion and gradient in both plans, and in a model whose points have that radius."""
     inputs = replace(cases("impact"), body_bristle=None)
     inputs = replace(inputs, body_radius=np.full_like(inputs.body_radius, 1.5e-3))
-    model = replace(MODEL, bristled=False)
+    model = replace(MODEL, has_bristles=False)
     bars = [np.random.default_rng(2).standard_normal((3, FRAMES + 1, 2, size)) for size in (7, 6)]
     runs = {}
     for plan in ("world", "element"):
@@ -138,7 +138,7 @@ def test_radius_alone_in_both_plans() -> None:
         one, other = (getattr(runs[plan][1], name) for plan in runs)
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(one).max(), err_msg=name)
     balls = [np.concatenate([p, np.full((len(p), 1), 1.5e-3), np.zeros((len(p), 4))], axis=1) for p in model.contact_points]
-    plain = replace(model, rounded=False, contact_points=tuple(balls))
+    plain = replace(model, has_contact_radii=False, contact_points=tuple(balls))
     motion = RigidSolver(plain, SETTINGS).rollout(replace(inputs, body_radius=None), FRAMES)
     np.testing.assert_allclose(motion.body_q, runs["world"][0], rtol=0, atol=1e-14)
 
@@ -151,7 +151,7 @@ def on_a_slope(angle: float, *, mu: float = 0.5, kt: float = 1000.0, kf: float =
         ke=KE, kd=10.0, kf=kf, mu=mu,
     )  # fmt: skip
     gravity = GRAVITY * np.array([[np.sin(angle), 0.0, -np.cos(angle)]])
-    return replace(model, bristled=True), replace(inputs, gravity=gravity, body_bristle=np.array([[kt]]))
+    return replace(model, has_bristles=True), replace(inputs, gravity=gravity, body_bristle=np.array([[kt]]))
 
 
 def test_no_creep_below_the_cone() -> None:
@@ -164,7 +164,7 @@ def test_no_creep_below_the_cone() -> None:
     tilt = 2 * np.arcsin(body_q[-1, 4])
     corner = body_q[-1, 0] - HALF[2] * np.sin(tilt)
     np.testing.assert_allclose(corner, MASS * GRAVITY * np.sin(np.radians(20.0)) / (4 * 1000.0), rtol=1e-3)
-    plain = RigidSolver(replace(model, bristled=False), settings).rollout(replace(inputs, body_bristle=None), 100)
+    plain = RigidSolver(replace(model, has_bristles=False), settings).rollout(replace(inputs, body_bristle=None), 100)
     creep = plain.body_q[0, -1, 0, 0] - plain.body_q[0, 50, 0, 0]
     np.testing.assert_allclose(creep, 5.0 * MASS * GRAVITY * np.sin(np.radians(20.0)) / (4 * 25.0), rtol=1e-2)
 
@@ -192,7 +192,7 @@ def test_a_sliding_box_stops_and_stays() -> None:
 def test_no_bristle_is_the_law_without() -> None:
     inputs = replace(pair("impact"), body_bristle=np.zeros((3, 2)))
     plain = RigidSolver(PAIR_MODEL, SETTINGS).rollout(pair("impact"), FRAMES)
-    bristled = RigidSolver(replace(PAIR_MODEL, bristled=True), SETTINGS).rollout(inputs, FRAMES)
+    bristled = RigidSolver(replace(PAIR_MODEL, has_bristles=True), SETTINGS).rollout(inputs, FRAMES)
     np.testing.assert_allclose(bristled.body_q, plain.body_q, rtol=0, atol=1e-14)
 
 
@@ -201,7 +201,7 @@ def test_what_does_not_fit_is_refused() -> None:
     for settings in (RigidSettings(dt=1e-3, substeps=1, integrator="rk4"), RigidSettings(dt=1e-3, substeps=1, plan="element")):
         with pytest.raises(UserError, match="bristles need integrator='semi_implicit'"):
             RigidSolver(model, settings)
-    with pytest.raises(UserError, match="the inputs have no body_bristle, and the model is bristled"):
+    with pytest.raises(UserError, match="the inputs have no body_bristle, and the model has has_bristles=True"):
         RigidSolver(model, SETTINGS).rollout(replace(inputs, body_bristle=None), 1)
-    with pytest.raises(UserError, match="the inputs have body_bristle, and the model is not bristled"):
-        RigidSolver(replace(model, bristled=False), SETTINGS).rollout(inputs, 1)
+    with pytest.raises(UserError, match="the inputs have body_bristle, and the model has has_bristles=False"):
+        RigidSolver(replace(model, has_bristles=False), SETTINGS).rollout(inputs, 1)

@@ -89,7 +89,7 @@ def fly(
 ) -> RigidRollout:  # fmt: skip
     """A free body of 2 kg with one wrench through all frames, which are 0.02 s apart."""
     model, inputs = one_body(np.zeros((0, 3)), mass=2.0, inertia=np.diag(inertia), **body)
-    model = replace(model, driven=True)
+    model = replace(model, has_wrenches=True)
     inputs = replace(inputs, body_wrench=np.tile(wrench, (1, frames, 1, 1)), body_drag=np.array([[drag]]))
     return RigidSolver(model, RigidSettings(dt=5e-3, substeps=4, integrator=integrator)).rollout(inputs, frames)
 
@@ -167,9 +167,9 @@ def test_numbers_that_are_not_finite_are_still_called_so() -> None:
 
 def test_solvers_refuse_inputs_that_are_not_driven_as_the_model() -> None:
     model, inputs = driven(PAIR_MODEL, pair("flight"), frames=2)
-    with pytest.raises(UserError, match="neither wrenches nor drag, and the model is driven"):
+    with pytest.raises(UserError, match="neither wrenches nor drag, and the model has has_wrenches=True"):
         RigidSolver(model, settings("rk4")).rollout(pair("flight"), 2)
-    with pytest.raises(UserError, match="wrenches and drag, and the model is not driven"):
+    with pytest.raises(UserError, match="wrenches and drag, and the model has has_wrenches=False"):
         RigidSolver(PAIR_MODEL, settings("rk4")).rollout(inputs, 2)
     with pytest.raises(UserError, match="frames=3, and there are wrenches for 2 frame intervals"):
         RigidSolver(model, settings("rk4")).rollout(inputs, 3)
