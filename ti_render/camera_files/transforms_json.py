@@ -1,10 +1,10 @@
 """Cameras of a nerfstudio ``transforms.json`` (the format of Instant NGP, with OpenCV's lens coefficients).
 
 fl_x, fl_y, cx, cy, w, h [pixels], k1, k2, p1, p2, k3 and camera_model are keys of the file or of a frame, and the
-frame's value has precedence. Without fl_x, focal lengths follow from camera_angle_x [rad], and a missing size from the pictures.
-Each frame has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right,
-y up, z back). The centre of the first pixel is (0.5, 0.5). applied_transform and applied_scale are already
-applied to the cameras: p_file = scale (A p_original).
+frame's value has precedence. Without fl_x, the horizontal focal length follows from camera_angle_x [rad]; the vertical one is
+then fl_y, or follows from camera_angle_y, or equals the horizontal one; the size is w and h, or that of the pictures. Each frame
+has a file_path and a transform_matrix: camera to world, [4, 4], in OpenGL axes (x right, y up, z back). The centre of the first
+pixel is (0.5, 0.5). applied_transform and applied_scale are already applied to the cameras: p_file = scale (A p_original).
 """
 
 from __future__ import annotations
@@ -107,9 +107,10 @@ def _camera(frame: Any, index: int, data: Mapping[str, Any], folder: Path) -> Ca
 
 
 def _intrinsics_from_fov(values: Mapping[str, Any], picture: Path) -> dict[str, Any]:
-    """Size, focal lengths and centre of a file that has the field of view only (camera_angle_x, as Blender's exporters write).
+    """Size, focal lengths and centre of a file with the horizontal field of view (camera_angle_x, as Blender's exporters write).
 
-    Size and centre are those of the picture where the file has none. Pixels are square: an fl_y of the file is not used.
+    Size and centre are those of the picture where the file has none. The vertical focal length is fl_y of the file, else that of
+    camera_angle_y, else the horizontal one: pixels are then square.
     """
     if "w" in values and "h" in values:
         width, height = values["w"], values["h"]
@@ -117,7 +118,7 @@ def _intrinsics_from_fov(values: Mapping[str, Any], picture: Path) -> dict[str, 
         width, height = _picture_size(picture)
     sides = {"x": image_side(width, "w"), "y": image_side(height, "h")}
     focal = {axis: _focal(values[key], key, sides[axis]) for axis in sides if (key := f"camera_angle_{axis}") in values}
-    intrinsics = {"w": width, "h": height, "fl_x": focal["x"], "fl_y": focal.get("y", focal["x"])}
+    intrinsics = {"w": width, "h": height, "fl_x": focal["x"], "fl_y": values.get("fl_y", focal.get("y", focal["x"]))}
     return intrinsics | {key: values.get(key, 0.5 * side) for key, side in (("cx", sides["x"]), ("cy", sides["y"]))}
 
 

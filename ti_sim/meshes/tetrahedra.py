@@ -47,7 +47,8 @@ def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | Non
     Args:
         surface: closed surface with outward normals, in m; or a shape, for its surface in the shape's frame.
         edge_length: edge length of the tetrahedra, m; a tenth of the diagonal of the bounding box by default. The actual lengths
-            are between half and twice that, and shorter where the surface requires it.
+            are between half and twice that, and shorter where the surface requires it. A longer one than the diagonal counts as
+            the diagonal.
 
     Raises:
         UserError: the surface is open, inconsistently wound, inside-out or degenerate; it intersects itself so that its volume is
@@ -75,7 +76,11 @@ def tetrahedralise(surface: TriangleMesh | Shape, *, edge_length: Positive | Non
 
 
 def _edge_length(surface: TriangleMesh, volume: float, edge_length: float | None) -> float:
-    """The requested edge length, m."""
+    """Edge length for the tetrahedraliser [m]: the requested one, at most the diagonal of the bounding box; a default for None.
+
+    Raises:
+        UserError: it is so short that there would be too many tetrahedra.
+    """
     diagonal = float(np.linalg.norm(np.ptp(surface.vertices, axis=0)))
     if edge_length is None:
         return _RELATIVE_EDGE_LENGTH * diagonal

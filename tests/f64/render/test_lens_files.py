@@ -132,5 +132,9 @@ def test_a_field_of_view_alone_is_a_camera(tmp_path):
     np.testing.assert_allclose(camera.intrinsics, (80, 80, 40, 30))
     wide = put(tmp_path / "wide.json", data | {"w": 100, "h": 50, "camera_angle_y": 2 * np.arctan(0.25), "cx": 49.0})
     np.testing.assert_allclose(read_cameras(wide)[0].intrinsics, (100, 100, 49, 25))
+    tall = data | {"w": 100, "h": 50, "fl_y": 120.0}
+    for angles in ({}, {"camera_angle_y": 0.3}):  # a focal length of the file has precedence over an angle
+        (camera,) = read_cameras(put(tmp_path / "tall.json", tall | angles))
+        np.testing.assert_allclose(camera.intrinsics, (100, 120, 50, 25))
     degrees = put(tmp_path / "a.json", data | {"camera_angle_x": 40, "w": 9, "h": 9})
     refused(["camera_angle_x is 40", "in radians"], read_cameras, degrees)
