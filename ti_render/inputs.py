@@ -19,15 +19,15 @@ from ti_sim.base.runtime import ti
 ANY, FACES = "any", "faces"  # sizes of axes: any number above zero, or that of the mesh's faces
 
 
-def real_array(*row: int | str, changes: int = 0, default: Any = MISSING) -> Any:
+def real_array(*row: int | str, column_flags: int = 0, default: Any = MISSING) -> Any:
     """A field of ``RenderInputs``.
 
     Args:
         row: sizes of its axes after the first one, which has rows for images.
-        changes: bits of a column of its tangents: MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN.
+        column_flags: flags of a column of tangents in which it changes: bits of MOVING_COLUMN, LIT_COLUMN and ALBEDO_COLUMN.
         default: None for an array that may be left out.
     """
-    return field(default=default, metadata={"row": row, "changes": changes})
+    return field(default=default, metadata={"row": row, "column_flags": column_flags})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,31 +60,32 @@ class RenderInputs:
     """
 
     mesh: MeshTopology
-    vertices_rest: Array = real_array(ANY, 3, changes=MOVING_COLUMN | LIT_COLUMN)
-    body_q: Array = real_array(ANY, 7, changes=MOVING_COLUMN | LIT_COLUMN)
-    camera: Array = real_array(CAMERA_SIZE, changes=MOVING_COLUMN | LIT_COLUMN)
-    albedo: Array = real_array(FACES, 3, 3, changes=ALBEDO_COLUMN)
-    ambient: Array = real_array(3, changes=LIT_COLUMN)
+    vertices_rest: Array = real_array(ANY, 3, column_flags=MOVING_COLUMN | LIT_COLUMN)
+    body_q: Array = real_array(ANY, 7, column_flags=MOVING_COLUMN | LIT_COLUMN)
+    camera: Array = real_array(CAMERA_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN)
+    albedo: Array = real_array(FACES, 3, 3, column_flags=ALBEDO_COLUMN)
+    ambient: Array = real_array(3, column_flags=LIT_COLUMN)
     background: Array = real_array(2, 3)
-    directional: Array | None = real_array(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
-    point: Array | None = real_array(ANY, LIGHT.size, changes=LIT_COLUMN, default=None)
-    environment: Array | None = real_array(9, 3, changes=LIT_COLUMN, default=None)
-    material: Array | None = real_array(ANY, MATERIAL.size, changes=LIT_COLUMN, default=None)
-    uv: Array | None = real_array(FACES, 3, 2, changes=ALBEDO_COLUMN, default=None)
-    texels: Array | None = real_array(ANY, 3, changes=ALBEDO_COLUMN, default=None)
+    directional: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN, default=None)
+    point: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN, default=None)
+    environment: Array | None = real_array(9, 3, column_flags=LIT_COLUMN, default=None)
+    material: Array | None = real_array(ANY, MATERIAL.size, column_flags=LIT_COLUMN, default=None)
+    uv: Array | None = real_array(FACES, 3, 2, column_flags=ALBEDO_COLUMN, default=None)
+    texels: Array | None = real_array(ANY, 3, column_flags=ALBEDO_COLUMN, default=None)
     background_image: Array | None = real_array(ANY, ANY, 3, default=None)
-    ground: Array | None = real_array(GROUND.size, changes=LIT_COLUMN | ALBEDO_COLUMN, default=None)
-    distortion: Array | None = real_array(DISTORTION_SIZE, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
-    softness: Array | None = real_array(2, changes=MOVING_COLUMN | LIT_COLUMN, default=None)
+    ground: Array | None = real_array(GROUND.size, column_flags=LIT_COLUMN | ALBEDO_COLUMN, default=None)
+    distortion: Array | None = real_array(DISTORTION_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN, default=None)
+    softness: Array | None = real_array(2, column_flags=MOVING_COLUMN | LIT_COLUMN, default=None)
 
 
 _INPUT_METADATA = {input_field.name: input_field.metadata for input_field in fields(RenderInputs) if input_field.metadata}
 REAL_INPUTS = tuple(_INPUT_METADATA)
-# Shapes of the dummies for inputs that are None, and bits of a column of tangents of each input.
-_DUMMIES = {
+# Shapes of the zero arrays in place of inputs that are None.
+_DUMMY_SHAPES = {
     name: (1, *(1 if size in (ANY, FACES) else size for size in metadata["row"])) for name, metadata in _INPUT_METADATA.items()
 }
-CHANGES = {name: metadata["changes"] for name, metadata in _INPUT_METADATA.items()}
+# Flags of a column of tangents in which an input changes.
+COLUMN_FLAGS = {name: metadata["column_flags"] for name, metadata in _INPUT_METADATA.items()}
 
 
 def present_inputs(inputs: RenderInputs) -> list[str]:
@@ -136,17 +137,17 @@ def with_dummies(inputs: RenderInputs, settings: RasterSettings) -> dict[str, Ar
     filled_inputs = {name: getattr(inputs, name) for name in REAL_INPUTS}
     if inputs.softness is None:
         filled_inputs["softness"] = reals_in_same_library(inputs.body_q, np.array([[settings.sigma, settings.gamma]]))
-    for name, shape in _DUMMIES.items():
+    for name, shape in _DUMMY_SHAPES.items():
         if filled_inputs[name] is None:
             filled_inputs[name] = zeros_in_same_library(inputs.body_q, shape)
     return filled_inputs
 
 
 def _check_required(inputs: RenderInputs, settings: RasterSettings) -> None:
-    textured = inputs.mesh.has_textures or settings.ground == "texture"
+    has_texture = inputs.mesh.has_textures or settings.ground == "texture"
     if inputs.mesh.has_textures and inputs.uv is None:
         raise UserError("faces of the mesh have a texture and RenderInputs.uv is None: give [n, F, 3, 2], or no texture")
-    if textured and inputs.texels is None:
+    if has_texture and inputs.texels is None:
         raise UserError("there is a texture and RenderInputs.texels is None: give [n, X, 3], or no texture")
     if settings.shading == "phong" and settings.quantity == "color" and inputs.material is None:
         raise UserError("shading is 'phong' and RenderInputs.material is None: give [n, Q, 4], specular rgb and shininess")

@@ -12,7 +12,7 @@ from ti_render.geometry.lens import undistort_pixels_jvp
 from ti_render.geometry.normals import find_normals_jvp
 from ti_render.geometry.pose import pose_jvp
 from ti_render.geometry.project import project_jvp
-from ti_render.inputs import CHANGES, contiguous, present_inputs
+from ti_render.inputs import COLUMN_FLAGS, contiguous, present_inputs
 from ti_render.raster.antialias import average_columns
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
 from ti_render.raster.softras import STATE_SIZE
@@ -60,7 +60,7 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.filled_inputs}
     column_flags = np.zeros(columns, dtype=np.int32)
     for name in tangents:
-        column_flags |= _moving(tangents, columns, (name,)) * CHANGES[name]
+        column_flags |= _moving(tangents, columns, (name,)) * COLUMN_FLAGS[name]
     dots |= _geometry(result, dots, columns, bool((column_flags & MOVING_COLUMN).any()))
     dots["uniforms"] = empty_in_same_library(like, (like.shape[0] * columns, faces.uniforms.shape[1]))
     gather_uniforms_jvp(

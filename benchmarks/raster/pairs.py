@@ -9,7 +9,7 @@ import torch
 from ti_render import RenderResult
 from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
-from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.fragment import fragment_at, perspective
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_sim.base.bundles import bundle, kernel
@@ -73,31 +73,31 @@ class CountingPass(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Count a pair."""
         i = pixel.index
-        hit = fragment(pixel.centre, face.triangle, tile.radius, tile.inverse_sigma)
-        covered = hit.sigmoid * face.fade > MIN_PROBABILITY
-        _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
+        fragment = fragment_at(pixel.centre, face.triangle, tile.radius, tile.inverse_sigma)
+        covered = fragment.sigmoid * face.fade > MIN_PROBABILITY
+        _r, z = perspective(fragment.barycentrics, face.triangle.inverse_depths)
         shaded = 0
         if covered and self.nearest_only == 0:
-            if (self.pixels[i, DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent > ti.static(min_exponent()):
+            if (self.pixels[i, DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent > ti.static(min_exponent()):
                 shaded = 1
         if ti.static(self.backward):
             if covered:
                 self.counts[COLOURED] += shaded
-                if hit.log_derivative > 0 and shaded == 1:
+                if fragment.log_derivative > 0 and shaded == 1:
                     self.counts[MOVING_DISTANCE] += 1
         else:
             self.counts[VISITED] += 1
-            if hit.inside == 0 and hit.barycentrics.sum() > 0:
+            if fragment.inside == 0 and fragment.barycentrics.sum() > 0:
                 self.counts[NEAR] += 1
             if covered:
-                self.counts[INSIDE] += hit.inside
-                self.counts[OUTSIDE] += 1 - hit.inside
-                if hit.inside == 1 and hit.log_derivative > 0:
+                self.counts[INSIDE] += fragment.inside
+                self.counts[OUTSIDE] += 1 - fragment.inside
+                if fragment.inside == 1 and fragment.log_derivative > 0:
                     self.counts[BAND] += 1
                 self.counts[BLENDED] += shaded
                 if shaded == 1:
-                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + hit.tail_exponent / tile.inverse_temperature)
-                self.pixels[i, COVERED] = ti.max(self.pixels[i, COVERED], hit.inside)
+                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + fragment.tail_exponent / tile.inverse_temperature)
+                self.pixels[i, COVERED] = ti.max(self.pixels[i, COVERED], fragment.inside)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):

@@ -61,7 +61,7 @@ def photoreal_film(
         placement = scene.view.poses(instant_placement(states, "path-traced films"))[:1]
         inputs = scene.view.render_inputs(scene.table.values(parameters, worlds=1), placement, camera=camera)
     settings = scene.view.raster_settings(camera=camera)
-    return MitsubaRenderer(_numpy(inputs), settings, options=options, bodies=scene.part_names, look=look, variant=variant)
+    return MitsubaRenderer(_numpy(inputs), settings, options=options, bodies=scene.part_names, appearance=look, variant=variant)
 
 
 def write_photoreal_frames(folder: Path | str, film: MitsubaRenderer, *, fps: float, masks: bool = True) -> int:

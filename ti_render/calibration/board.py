@@ -1,9 +1,9 @@
 """Calibration of a camera from pictures of a chessboard or a ChArUco board (Zhang, IEEE PAMI 22, 2000), by OpenCV.
 
 The board's corners are located with subpixel accuracy; focal lengths, centre and lens are the same in all pictures, and the pose
-differs. The world frame of a pose is the board: its origin is the first inner corner (of the two ends the one beside a dark
-square), x is along the first row, and z points out of the board towards the camera. A board on the ground defines the plane
-z = 0 of the ground.
+differs. The world frame of a pose is the board: its origin is the first inner corner (of the first and the last one, that beside
+a dark square), x is along the first row, and z points out of the board towards the camera. A board on the ground defines the
+plane z = 0 of the ground.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, Rule, checked
 
 Lens = Literal["none", "radial", "standard", "full"]
-Corners = Annotated[int, Rule(integer=True, minimum=2)]
-_FIXED_FLAGS = {
+CornerCount = Annotated[int, Rule(integer=True, minimum=2)]
+_CALIBRATION_FLAGS = {
     "none": ("FIX_K1", "FIX_K2", "FIX_K3", "ZERO_TANGENT_DIST"), "radial": ("FIX_K3", "ZERO_TANGENT_DIST"),
     "standard": ("FIX_K3",), "full": (),
 }  # fmt: skip
@@ -48,8 +48,8 @@ class Board:
         UserError: a number is out of its range, or markers are not smaller than squares.
     """
 
-    columns: Corners
-    rows: Corners
+    columns: CornerCount
+    rows: CornerCount
     square: Positive
     marker: Positive | None = None
     dictionary: str = "4X4_50"
@@ -120,30 +120,30 @@ def calibrate(
             "needed at least, in which all of it is sharp and seen from different sides; check its numbers of corners"
         )
     height, width = next(iter(sizes))
-    columns = zip(*(detection for _, detection in detections), strict=True)
-    corners, pixels = ([array.astype(np.float32) for array in column] for column in columns)
-    flags = sum(getattr(cv2, f"CALIB_{name}") for name in _FIXED_FLAGS[lens])
+    point_lists = zip(*(detection for _, detection in detections), strict=True)
+    board_points, image_points = ([array.astype(np.float32) for array in arrays] for arrays in point_lists)
+    flags = sum(getattr(cv2, f"CALIB_{name}") for name in _CALIBRATION_FLAGS[lens])
     initial_matrix = None
     if square_pixels:  # OpenCV keeps the initial ratio of the focal lengths
         flags |= cv2.CALIB_FIX_ASPECT_RATIO
         initial_matrix = np.eye(3)
     _, matrix, distortion, rotation_vectors, translations = cv2.calibrateCamera(
-        corners, pixels, (width, height), initial_matrix, None, flags=flags
+        board_points, image_points, (width, height), initial_matrix, None, flags=flags
     )
-    lens_row = np.zeros(5)
-    lens_row[: min(5, distortion.size)] = np.ravel(distortion)[:5]
+    coefficients = np.zeros(5)
+    coefficients[: min(5, distortion.size)] = np.ravel(distortion)[:5]
     records = []
     for k, (name, _) in enumerate(detections):
         rotation = cv2.Rodrigues(rotation_vectors[k])[0] @ _BOARD_FROM_OPENCV
         records.append(CameraRecord(
-            name=name, width=width, height=height, rotation=rotation, translation=np.ravel(translations[k]), distortion=lens_row,
-            intrinsics=np.array(
+            name=name, width=width, height=height, rotation=rotation, translation=np.ravel(translations[k]),
+            distortion=coefficients, intrinsics=np.array(
                 [matrix[0, 0], matrix[1, 1], matrix[0, 2] + _PIXEL_CENTRE_SHIFT, matrix[1, 2] + _PIXEL_CENTRE_SHIFT]
             ),
         ))  # fmt: skip
     return joint_estimates(
-        records, [board_points @ _BOARD_FROM_OPENCV for _, (board_points, _) in detections],
-        [image_points + _PIXEL_CENTRE_SHIFT for _, (_, image_points) in detections],
+        records, [positions @ _BOARD_FROM_OPENCV for _, (positions, _) in detections],
+        [pixels + _PIXEL_CENTRE_SHIFT for _, (_, pixels) in detections],
         free_count=_FREE_COUNT[lens], square_pixels=square_pixels,
     )  # fmt: skip
 
@@ -177,8 +177,8 @@ def _order_from_dark_square(grey: np.ndarray, corners: np.ndarray, board: Board)
     """
     rows = corners.reshape(board.rows, board.columns, 2)
     square_centres = [rows[0:2, k : k + 2].mean(axis=(0, 1)).round().astype(int) for k in (0, 1)]
-    first, second = (float(grey[centre[1], centre[0]]) for centre in square_centres)
-    return corners if first <= second else corners[::-1].copy()
+    first_grey, second_grey = (float(grey[centre[1], centre[0]]) for centre in square_centres)
+    return corners if first_grey <= second_grey else corners[::-1].copy()
 
 
 def charuco_board(cv2: ModuleType, board: Board) -> Any:

@@ -16,11 +16,8 @@ from scipy.spatial.transform import Rotation
 from ti_render.camera import look_at
 
 BEHIND_RESIDUAL = 1e4  # pixels: residual of a point behind the camera
-_DIRECTIONS, _ROLLS, _STARTS = (
-    32,
-    4,
-    4,
-)  # initial directions and rolls, and the number of the best of them that are fitted for each subset
+_DIRECTIONS, _ROLLS = 32, 4  # initial cameras: directions of view, and rolls about each
+_STARTS = 4  # number of the best initial cameras that are fitted for each subset
 _ZOOMS = (1.0, 3.0)  # factors of the initial focal length, where it is estimated
 _SUBSETS = 150  # maximum; random subsets of seven points, where there are more ways to leave out up to two points
 _RANDOM_SUBSET_SIZE = 7
@@ -48,24 +45,24 @@ def best_pose(
     """
     tables = pixels if pixels.ndim == 3 else pixels[None]
     masks = np.ones((1, len(points)), dtype=bool) if pixels.ndim == 3 else _subsets(len(points), min_points)
-    rotation, translation, zoom, table, mask = [], [], [], [], []
+    start_rotations, start_translations, start_zooms, start_tables, start_masks = [], [], [], [], []
     for index, image_points in enumerate(tables):
         rotations, translations, zooms = _initial_cameras(points, image_points, focal, free_focal)
         pixel_errors = np.linalg.norm(_project(points, rotations, translations, zooms, focal)[0] - image_points, axis=2)
         order = np.argsort(np.where(masks[:, None], np.minimum(pixel_errors, BEHIND_RESIDUAL), 0.0).sum(axis=2), axis=1)[
             :, :_STARTS
         ]
-        rotation.append(rotations[order].reshape(-1, 3, 3))
-        translation.append(translations[order].reshape(-1, 3))
-        zoom.append(zooms[order].ravel())
-        table.append(np.full(order.size, index))
-        mask.append(np.repeat(masks, order.shape[1], axis=0))
-    table_of, weights = np.concatenate(table), np.concatenate(mask).astype(float)
-    starts = tuple(np.concatenate(values) for values in (rotation, translation, zoom))
-    rotations, translations, zooms = _fit(points, tables[table_of], weights, *starts, focal, free_focal)
-    pixel_errors = np.linalg.norm(_project(points, rotations, translations, zooms, focal)[0] - tables[table_of], axis=2)
+        start_rotations.append(rotations[order].reshape(-1, 3, 3))
+        start_translations.append(translations[order].reshape(-1, 3))
+        start_zooms.append(zooms[order].ravel())
+        start_tables.append(np.full(order.size, index))
+        start_masks.append(np.repeat(masks, order.shape[1], axis=0))
+    table_indices, weights = np.concatenate(start_tables), np.concatenate(start_masks).astype(float)
+    starts = tuple(np.concatenate(values) for values in (start_rotations, start_translations, start_zooms))
+    rotations, translations, zooms = _fit(points, tables[table_indices], weights, *starts, focal, free_focal)
+    pixel_errors = np.linalg.norm(_project(points, rotations, translations, zooms, focal)[0] - tables[table_indices], axis=2)
     best = int(np.argmin(np.minimum(pixel_errors, tolerance) ** 2 @ np.ones(len(points))))
-    return rotations[best], translations[best], float(zooms[best]), int(table_of[best])
+    return rotations[best], translations[best], float(zooms[best]), int(table_indices[best])
 
 
 def _subsets(count: int, min_points: int) -> np.ndarray:
@@ -104,7 +101,10 @@ def _fit(
     points: np.ndarray, pixels: np.ndarray, weights: np.ndarray, rotation: np.ndarray, translation: np.ndarray, zoom: np.ndarray,
     focal: float, free_focal: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Levenberg-Marquardt steps of all hypotheses: weights [B, N], rotations [B, 3, 3], translations [B, 3], zooms [B]."""
+    """Levenberg-Marquardt steps of B hypotheses: rotations [B, 3, 3], translations [B, 3], and factors [B] of the focal length.
+
+    ``weights`` [B, N] are those of the points.
+    """
     parameter_count, damping, running = 7 if free_focal else 6, np.full(len(zoom), 1e-3), np.arange(len(zoom))
     results = rotation.copy(), translation.copy(), zoom.copy()
 
@@ -184,12 +184,12 @@ def _cameras_around(
         rotation, _ = look_at(centre + direction, centre)
         for zoom in zooms:
             eye = centre + zoom * focal * rms_radius / max(rms_pixel_radius, 1e-9) * direction
-            turn_to_pixel = Rotation.from_rotvec(
+            rotation_to_pixel = Rotation.from_rotvec(
                 [-mean_pixel[1] / (zoom * focal), mean_pixel[0] / (zoom * focal), 0.0]
             ).as_matrix()
             for roll in range(_ROLLS):
                 yield (
-                    turn_to_pixel @ Rotation.from_rotvec([0, 0, roll * math.pi / 2]).as_matrix() @ rotation,
+                    rotation_to_pixel @ Rotation.from_rotvec([0, 0, roll * math.pi / 2]).as_matrix() @ rotation,
                     eye,
                     np.asarray(zoom),
                 )

@@ -21,7 +21,7 @@ from ti_render.camera_files.text import read_text, write_text
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-CAMERAS, IMAGES, POINTS = "cameras.txt", "images.txt", "points3D.txt"
+CAMERAS_FILE, IMAGES_FILE, POINTS_FILE = "cameras.txt", "images.txt", "points3D.txt"
 _MODELS = {
     "SIMPLE_PINHOLE": "f cx cy",
     "PINHOLE": "fx fy cx cy",
@@ -50,14 +50,14 @@ def cameras_from_colmap(folder: Path) -> list[CameraRecord]:
 
     Raises:
         UserError: a file is missing or a line is wrong (the message gives its number), the camera model is not supported,
-            or an image names a camera that is not there.
+            or an image names a camera that cameras.txt lacks.
     """
-    lenses = _read_lenses(folder / CAMERAS)
-    path = folder / IMAGES
+    lenses = _read_lenses(folder / CAMERAS_FILE)
+    path = folder / IMAGES_FILE
     cameras = []
     for location, line in _image_lines(path):
         with located(location):
-            cameras.append(_image(line, lenses))
+            cameras.append(_parse_image(line, lenses))
     if not cameras:
         raise UserError(f"camera file {path} has no images: two lines for each image are needed")
     return cameras
@@ -81,16 +81,16 @@ def write_colmap_text(folder: str | Path, cameras: Sequence[CameraRecord]) -> No
     folder = Path(folder)
     check_names(cameras)
     _check_folder(folder)
-    identifiers: dict[str, int] = {}
-    images = ["# IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME", "# POINTS2D[] as (X, Y, POINT3D_ID)"]
+    camera_ids: dict[str, int] = {}
+    image_lines = ["# IMAGE_ID, QW, QX, QY, QZ, TX, TY, TZ, CAMERA_ID, NAME", "# POINTS2D[] as (X, Y, POINT3D_ID)"]
     for index, camera in enumerate(cameras, start=1):
-        camera_id = identifiers.setdefault(_lens_text(camera), len(identifiers) + 1)
+        camera_id = camera_ids.setdefault(_lens_text(camera), len(camera_ids) + 1)
         pose = _join([*quaternion_from_rotation(camera.rotation), *camera.translation])
-        images += [f"{index} {pose} {camera_id} {camera.name}", ""]
-    lenses = [f"{camera_id} {text}" for text, camera_id in identifiers.items()]
-    write_text(folder / CAMERAS, "\n".join(["# CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]", *lenses, ""]))
-    write_text(folder / IMAGES, "\n".join([*images, ""]))
-    write_text(folder / POINTS, "# POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[] as (IMAGE_ID, POINT2D_IDX)\n")
+        image_lines += [f"{index} {pose} {camera_id} {camera.name}", ""]
+    lens_lines = [f"{camera_id} {text}" for text, camera_id in camera_ids.items()]
+    write_text(folder / CAMERAS_FILE, "\n".join(["# CAMERA_ID, MODEL, WIDTH, HEIGHT, PARAMS[]", *lens_lines, ""]))
+    write_text(folder / IMAGES_FILE, "\n".join([*image_lines, ""]))
+    write_text(folder / POINTS_FILE, "# POINT3D_ID, X, Y, Z, R, G, B, ERROR, TRACK[] as (IMAGE_ID, POINT2D_IDX)\n")
 
 
 def _read_lenses(path: Path) -> dict[str, _Lens]:
@@ -101,12 +101,12 @@ def _read_lenses(path: Path) -> dict[str, _Lens]:
             continue
         with located(f"camera file {path}, line {index}"):
             if words[0] in lenses:
-                raise UserError(f"the camera {words[0]} stands twice: give each camera its own number")
-            lenses[words[0]] = _lens(words)
+                raise UserError(f"the camera {words[0]} is listed twice: give each camera its own number")
+            lenses[words[0]] = _parse_lens(words)
     return lenses
 
 
-def _lens(words: list[str]) -> _Lens:
+def _parse_lens(words: list[str]) -> _Lens:
     if len(words) < 4:
         raise UserError("too few words: a camera is CAMERA_ID MODEL WIDTH HEIGHT PARAMS")
     model = words[1]
@@ -150,17 +150,17 @@ def _check_points(line: str) -> None:
             float(word)
     except ValueError:
         raise UserError(
-            "the points of the image before should stand here (X Y POINT3D_ID ...): leave an empty line if there are none"
+            "this line must hold the points of the image above (X Y POINT3D_ID ...): leave it empty if there are none"
         ) from None
 
 
-def _image(line: str, lenses: dict[str, _Lens]) -> CameraRecord:
+def _parse_image(line: str, lenses: dict[str, _Lens]) -> CameraRecord:
     words = line.split(maxsplit=9)
     if len(words) < 10:
         raise UserError("too few words: an image is IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME")
     camera_id, name = words[8], words[9]
     if camera_id not in lenses:
-        raise UserError(f"image {name!r} has the camera {camera_id}, and {CAMERAS} has {', '.join(lenses) or 'none'}")
+        raise UserError(f"image {name!r} has the camera {camera_id}, and {CAMERAS_FILE} has {', '.join(lenses) or 'none'}")
     pose = _floats(words[1:8], "the pose")
     lens = lenses[camera_id]
     return CameraRecord(
@@ -202,9 +202,9 @@ def _join(values: Sequence[float]) -> str:
 def _check_folder(folder: Path) -> None:
     """Check that the folder contains no other model: its points would refer to images that no longer exist."""
     other_file = next((name for name in _OTHER_MODEL_FILES if (folder / name).exists()), None)
-    points = folder / POINTS
+    points = folder / POINTS_FILE
     if other_file is None and points.is_file():
         has_points = any(line.strip() and not line.strip().startswith("#") for line in read_text(points).split("\n"))
-        other_file = POINTS if has_points else None
+        other_file = POINTS_FILE if has_points else None
     if other_file is not None:
         raise UserError(f"folder {folder} holds {other_file} of another COLMAP model: choose an empty folder")

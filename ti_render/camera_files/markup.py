@@ -24,7 +24,7 @@ def read_yaml(text: str) -> Any:
         UserError: the text is outside of this subset of YAML; the message names the line.
     """
     lines = _Lines(text)
-    value = lines.block(0, 0)
+    value = lines.parse_block(0, 0)
     if lines.rows:
         raise UserError(f"line {lines.rows[0][0]} of the YAML is not understood ({lines.rows[0][2][:40]!r}): export it again")
     return value
@@ -39,21 +39,21 @@ def read_xml(text: str) -> Any:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise UserError("the XML has a document type, which is not read: export it again without")
     try:
-        return _element(ElementTree.fromstring(text), 0)
+        return _parse_element(ElementTree.fromstring(text), 0)
     except ElementTree.ParseError as error:
         raise UserError(f"not valid XML ({error}): export it again") from None
 
 
-def _element(element: ElementTree.Element, depth: int) -> Any:
+def _parse_element(element: ElementTree.Element, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         raise UserError(f"the XML is nested more than {_MAX_DEPTH} levels deep: export it again")
     if len(element):
-        return {child.tag: _element(child, depth + 1) for child in element}
+        return {child.tag: _parse_element(child, depth + 1) for child in element}
     words = (element.text or "").split()
-    scalars = [_scalar(word) for word in words]
+    scalars = [_parse_scalar(word) for word in words]
     if element.tag == "data" or len(words) > 1 and all(isinstance(word, int | float) for word in scalars):
         return scalars
-    return _scalar((element.text or "").strip().strip('"'))
+    return _parse_scalar((element.text or "").strip().strip('"'))
 
 
 class _Lines:
@@ -76,17 +76,17 @@ class _Lines:
         if open_row is not None:
             raise UserError(f"line {open_row[0]} of the YAML opens a bracket that is not closed: export it again")
 
-    def block(self, indent: int, depth: int) -> Any:
-        """The value of the first lines that are indented by at least ``indent``."""
+    def parse_block(self, min_indentation: int, depth: int) -> Any:
+        """The value of the first lines that are indented by at least ``min_indentation``."""
         if depth > _MAX_DEPTH:
             raise UserError(f"the YAML is nested more than {_MAX_DEPTH} levels deep: export it again")
-        if not self.rows or self.rows[0][1] < indent:
+        if not self.rows or self.rows[0][1] < min_indentation:
             return None
         indentation = self.rows[0][1]
         if self.rows[0][2] == "-" or self.rows[0][2].startswith("- "):
-            return self._items(indentation, depth)
+            return self._parse_items(indentation, depth)
         if re.match(r"[^\[{\"'][^:]*:(\s|$)|[\"'][^\"']*[\"']\s*:(\s|$)", self.rows[0][2]) is None:
-            return _flow_value(self.rows.pop(0)[2])
+            return _parse_flow_value(self.rows.pop(0)[2])
         values: dict[str, Any] = {}
         while self.rows and self.rows[0][1] == indentation and not self.rows[0][2].startswith("- "):
             number, _, text = self.rows.pop(0)
@@ -94,29 +94,31 @@ class _Lines:
             if not colon:
                 raise UserError(f"line {number} of the YAML is not understood ({text[:40]!r}): export it again")
             remainder = re.sub(r"^!\S*\s*", "", remainder.strip())
-            values[str(_scalar(key.strip()))] = _flow_value(remainder) if remainder else self._value_below_key(indentation, depth)
+            values[str(_parse_scalar(key.strip()))] = (
+                _parse_flow_value(remainder) if remainder else self._parse_value_below_key(indentation, depth)
+            )
         return values
 
-    def _value_below_key(self, indent: int, depth: int) -> Any:
-        """The value below a key: lists may stand at the key's own indentation."""
-        is_list = bool(self.rows) and self.rows[0][1] == indent and self.rows[0][2].startswith("-")
-        return self.block(indent if is_list else indent + 1, depth + 1)
+    def _parse_value_below_key(self, indentation: int, depth: int) -> Any:
+        """The value below a key: a list may have the same indentation as its key."""
+        is_list = bool(self.rows) and self.rows[0][1] == indentation and self.rows[0][2].startswith("-")
+        return self.parse_block(indentation if is_list else indentation + 1, depth + 1)
 
-    def _items(self, indent: int, depth: int) -> list[Any]:
+    def _parse_items(self, indentation: int, depth: int) -> list[Any]:
         items = []
-        while self.rows and self.rows[0][1] == indent and (self.rows[0][2] == "-" or self.rows[0][2].startswith("- ")):
+        while self.rows and self.rows[0][1] == indentation and (self.rows[0][2] == "-" or self.rows[0][2].startswith("- ")):
             number, _, text = self.rows.pop(0)
             remainder = re.sub(r"^!\S*\s*", "", text[1:].strip())
             if remainder:  # a mapping or list that begins after the dash continues below its first key
-                self.rows.insert(0, (number, indent + len(text) - len(text[1:].lstrip()), remainder))
-            items.append(self.block(indent + 1, depth + 1))
+                self.rows.insert(0, (number, indentation + len(text) - len(text[1:].lstrip()), remainder))
+            items.append(self.parse_block(indentation + 1, depth + 1))
         return items
 
 
-def _flow_value(text: str) -> Any:
+def _parse_flow_value(text: str) -> Any:
     """A scalar, or lists and mappings in brackets."""
     if text[:1] not in "[{":
-        return _scalar(text)
+        return _parse_scalar(text)
     tokens = _TOKENS.findall(text)
     tokens.reverse()
     value = _parse_brackets(tokens, 0)
@@ -130,14 +132,14 @@ def _parse_brackets(tokens: list[str], depth: int) -> Any:
         raise UserError("brackets of the YAML are not closed, or nested too deeply: export it again")
     opening = tokens.pop()
     if opening not in "[{":
-        return _scalar(opening.strip())
+        return _parse_scalar(opening.strip())
     items, mapping = [], {}
     while tokens and tokens[-1] not in "]}":
         value = _parse_brackets(tokens, depth + 1)
         if opening == "{":
             if isinstance(value, str) and ":" in value:  # "rows: 3" is one token
                 key, _, remainder = value.partition(":")
-                value = _scalar(remainder.strip()) if remainder.strip() else _parse_brackets(tokens, depth + 1)
+                value = _parse_scalar(remainder.strip()) if remainder.strip() else _parse_brackets(tokens, depth + 1)
                 mapping[key.strip()] = value
             elif tokens and tokens[-1] == ":":
                 tokens.pop()
@@ -154,7 +156,7 @@ def _parse_brackets(tokens: list[str], depth: int) -> Any:
     return mapping if opening == "{" else items
 
 
-def _scalar(text: str) -> Any:
+def _parse_scalar(text: str) -> Any:
     """A number, or a text without its quotes."""
     if text[:1] == '"' and text[-1:] == '"' and len(text) > 1:
         try:
@@ -165,9 +167,9 @@ def _scalar(text: str) -> Any:
         return text[1:-1].replace("''", "'")
     if text.lower() in (".nan", "nan", ".inf", "+.inf", "-.inf"):
         return float(text.replace(".", ""))
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text

@@ -117,15 +117,15 @@ def _distortion(value: Any) -> np.ndarray:
     return np.concatenate([coefficients, np.zeros(5)])[:5]
 
 
-def _pixel_centers(stated: Any, requested: PixelCenters | None) -> PixelCenters:
+def _pixel_centers(file_value: Any, requested: PixelCenters | None) -> PixelCenters:
     """The convention of a camera's pixel centres."""
-    if stated is None:
+    if file_value is None:
         return "integer" if requested is None else requested
-    if not isinstance(stated, str) or stated not in _CENTRE_SHIFT:
-        raise UserError(f"pixel_centers is {stated!r}: choose 'integer' or 'half'")
-    if requested is not None and requested != stated:
-        raise UserError(f"the file says pixel_centers {stated!r}, and {requested!r} was asked for: leave the option out")
-    return stated
+    if not isinstance(file_value, str) or file_value not in _CENTRE_SHIFT:
+        raise UserError(f"pixel_centers is {file_value!r}: choose 'integer' or 'half'")
+    if requested is not None and requested != file_value:
+        raise UserError(f"the file says pixel_centers {file_value!r}, and {requested!r} was asked for: leave the option out")
+    return file_value
 
 
 def _to_json(camera: CameraRecord, shift: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ti_render.camera_files.calibration_files import cameras_from_calibration, is_calibration
 from ti_render.camera_files.checks import located
-from ti_render.camera_files.colmap_text import CAMERAS, IMAGES, cameras_from_colmap
+from ti_render.camera_files.colmap_text import CAMERAS_FILE, IMAGES_FILE, cameras_from_colmap
 from ti_render.camera_files.markup import read_xml, read_yaml
 from ti_render.camera_files.names import check_names
 from ti_render.camera_files.opencv_json import cameras_from_opencv
@@ -19,7 +19,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
 _TRANSFORMS = "transforms.json"
-_MARKUP = {".yml": read_yaml, ".yaml": read_yaml, ".xml": read_xml}
+_MARKUP_READERS = {".yml": read_yaml, ".yaml": read_yaml, ".xml": read_xml}
 
 
 @checked
@@ -57,7 +57,7 @@ def read_cameras(
     path = Path(path)
     if not path.exists():
         raise UserError(f"camera file {path} does not exist (looked for {path.absolute()}): check the path")
-    source = _source(path)
+    source = _file_or_folder(path)
     if source.is_dir():
         _refuse_options(source, "a COLMAP model", pixel_centers=pixel_centers, original_world=original_world)
         cameras = cameras_from_colmap(source)
@@ -71,31 +71,31 @@ def read_cameras(
         return [camera.in_world(world_from_file) for camera in cameras]
 
 
-def _source(path: Path) -> Path:
+def _file_or_folder(path: Path) -> Path:
     """The JSON file to read, or the folder of the COLMAP model."""
-    if path.name in (CAMERAS, IMAGES):
+    if path.name in (CAMERAS_FILE, IMAGES_FILE):
         return path.parent
     if path.suffix.lower() == ".txt":
-        raise UserError(f"camera file {path} has no known format: give a folder with {CAMERAS} and {IMAGES}")
+        raise UserError(f"camera file {path} has no known format: give a folder with {CAMERAS_FILE} and {IMAGES_FILE}")
     if not path.is_dir():
         return path
-    transforms, colmap = path / _TRANSFORMS, (path / CAMERAS).exists() or (path / IMAGES).exists()
-    if transforms.exists() and colmap:
-        raise UserError(f"folder {path} holds {_TRANSFORMS} and a COLMAP model: give the path of {_TRANSFORMS} or {IMAGES}")
+    transforms, has_colmap = path / _TRANSFORMS, (path / CAMERAS_FILE).exists() or (path / IMAGES_FILE).exists()
+    if transforms.exists() and has_colmap:
+        raise UserError(f"folder {path} holds {_TRANSFORMS} and a COLMAP model: give the path of {_TRANSFORMS} or {IMAGES_FILE}")
     if transforms.exists():
         return transforms
-    if colmap:
+    if has_colmap:
         return path
     if (path / "images.bin").exists():
         raise UserError(f"folder {path} holds a binary COLMAP model: convert it (colmap model_converter --output_type TXT)")
-    raise UserError(f"folder {path} holds no cameras: {_TRANSFORMS}, or {CAMERAS} and {IMAGES}, are looked for")
+    raise UserError(f"folder {path} holds no cameras: {_TRANSFORMS}, or {CAMERAS_FILE} and {IMAGES_FILE}, are looked for")
 
 
 def _read_file(path: Path, *, pixel_centers: Any, original_world: bool, pose_needed: bool) -> list[CameraRecord]:
     suffix = path.suffix.lower()
-    if suffix in _MARKUP:
+    if suffix in _MARKUP_READERS:
         with located(f"camera file {path}"):
-            data = _MARKUP[suffix](read_text(path))
+            data = _MARKUP_READERS[suffix](read_text(path))
     else:
         data = read_json(path)
     if is_calibration(data) and not ("K" in data and "R" in data):

@@ -47,18 +47,19 @@ def _jacobian(x, y, k):
 
 
 @ti.func
-def _undistort(position, k):
-    x, y = position[0], position[1]
+def _undistort(distorted, k):
+    """Undistorted position in the plane at depth 1, and whether Newton's method converged."""
+    x, y = distorted[0], distorted[1]
     for _ in range(NEWTON_STEPS):
-        fx, fy = distort.value(x, y, k)
+        predicted_x, predicted_y = distort.value(x, y, k)
         xx, xy, yx, yy = _jacobian(x, y, k)
         determinant = xx * yy - xy * yx
         if determinant > MIN_DETERMINANT:
-            x -= ((fx - position[0]) * yy - (fy - position[1]) * xy) / determinant
-            y -= ((fy - position[1]) * xx - (fx - position[0]) * yx) / determinant
-    fx, fy = distort.value(x, y, k)
+            x -= ((predicted_x - distorted[0]) * yy - (predicted_y - distorted[1]) * xy) / determinant
+            y -= ((predicted_y - distorted[1]) * xx - (predicted_x - distorted[0]) * yx) / determinant
+    predicted_x, predicted_y = distort.value(x, y, k)
     xx, xy, yx, yy = _jacobian(x, y, k)
-    squared_residual = (fx - position[0]) ** 2 + (fy - position[1]) ** 2
+    squared_residual = (predicted_x - distorted[0]) ** 2 + (predicted_y - distorted[1]) ** 2
     converged = squared_residual < MAX_SQUARED_RESIDUAL and xx * yy - xy * yx > MIN_DETERMINANT
     return vec2(x, y), converged
 
@@ -85,11 +86,12 @@ def undistort_pixels(
     for m, i, j in ti.ndrange(images, centres.shape[1], centres.shape[2]):
         r = row_of(m, camera.shape[0], images)
         k = _coefficients(distortion, row_of(m, distortion.shape[0], images))
-        p, converged = _undistort(_distorted_position(camera, r, j, i, samples), k)
+        undistorted, converged = _undistort(_distorted_position(camera, r, j, i, samples), k)
         centre = vec2(UNDEFINED_POSITION, UNDEFINED_POSITION)
         if converged:
             centre = scale * vec2(
-                camera[r, 0] * p[0] + camera[r, 2] - 0.5 * width, camera[r, 1] * p[1] + camera[r, 3] - 0.5 * height
+                camera[r, 0] * undistorted[0] + camera[r, 2] - 0.5 * width,
+                camera[r, 1] * undistorted[1] + camera[r, 3] - 0.5 * height,
             )
         centres[m, i, j, 0] = centre[0]
         centres[m, i, j, 1] = centre[1]
@@ -122,19 +124,22 @@ def undistort_pixels_adjoint(
         for j in range(centres.shape[2]):
             centre_bar_x, centre_bar_y = centres_bar[m, i, j, 0] * scale, centres_bar[m, i, j, 1] * scale
             if (centre_bar_x != 0 or centre_bar_y != 0) and centres[m, i, j, 0] != UNDEFINED_POSITION:
-                p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
-                position = _distorted_position(camera, r, j, i, samples)
-                xx, xy, yx, yy = _jacobian(p[0], p[1], k)
+                undistorted = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
+                distorted = _distorted_position(camera, r, j, i, samples)
+                xx, xy, yx, yy = _jacobian(undistorted[0], undistorted[1], k)
                 determinant = xx * yy - xy * yx
-                p_bar_x, p_bar_y = centre_bar_x * camera[r, 0], centre_bar_y * camera[r, 1]
+                undistorted_bar_x, undistorted_bar_y = centre_bar_x * camera[r, 0], centre_bar_y * camera[r, 1]
                 # The inverse transposed Jacobian times the adjoint of the undistorted position.
-                position_bar = vec2((p_bar_x * yy - p_bar_y * yx) / determinant, (p_bar_y * xx - p_bar_x * xy) / determinant)
-                _x, _y, k_term = distort.vjp((p[0], p[1], k), (-position_bar[0], -position_bar[1]))
+                distorted_bar = vec2(
+                    (undistorted_bar_x * yy - undistorted_bar_y * yx) / determinant,
+                    (undistorted_bar_y * xx - undistorted_bar_x * xy) / determinant,
+                )
+                _x, _y, k_term = distort.vjp((undistorted[0], undistorted[1], k), (-distorted_bar[0], -distorted_bar[1]))
                 k_sum += k_term
                 intrinsics_bar += ti.math.vec4(
-                    centre_bar_x * p[0] - position_bar[0] * position[0] / camera[r, 0],
-                    centre_bar_y * p[1] - position_bar[1] * position[1] / camera[r, 1],
-                    centre_bar_x - position_bar[0] / camera[r, 0], centre_bar_y - position_bar[1] / camera[r, 1],
+                    centre_bar_x * undistorted[0] - distorted_bar[0] * distorted[0] / camera[r, 0],
+                    centre_bar_y * undistorted[1] - distorted_bar[1] * distorted[1] / camera[r, 1],
+                    centre_bar_x - distorted_bar[0] / camera[r, 0], centre_bar_y - distorted_bar[1] / camera[r, 1],
                 )  # fmt: skip
         for n in ti.static(range(4)):
             camera_bar[r, n] += intrinsics_bar[n]
@@ -157,21 +162,21 @@ def undistort_pixels_jvp(
         k_row = row_of(m, distortion.shape[0], images)
         k = _coefficients(distortion, k_row)
         k_dot = ti.Vector([distortion_dot[c, k_row, n] for n in range(DISTORTION_SIZE)])
-        p = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
-        position = _distorted_position(camera, r, j, i, samples)
-        distorted_x_dot, distorted_y_dot = distort.jvp((p[0], p[1], k), (0.0, 0.0, k_dot))
+        undistorted = _undistorted_position(camera, r, centres, m, i, j, width, height, scale)
+        distorted = _distorted_position(camera, r, j, i, samples)
+        distorted_x_dot, distorted_y_dot = distort.jvp((undistorted[0], undistorted[1], k), (0.0, 0.0, k_dot))
         rhs = vec2(
-            -(camera_dot[c, r, 2] + position[0] * camera_dot[c, r, 0]) / camera[r, 0] - distorted_x_dot,
-            -(camera_dot[c, r, 3] + position[1] * camera_dot[c, r, 1]) / camera[r, 1] - distorted_y_dot,
+            -(camera_dot[c, r, 2] + distorted[0] * camera_dot[c, r, 0]) / camera[r, 0] - distorted_x_dot,
+            -(camera_dot[c, r, 3] + distorted[1] * camera_dot[c, r, 1]) / camera[r, 1] - distorted_y_dot,
         )
-        xx, xy, yx, yy = _jacobian(p[0], p[1], k)
+        xx, xy, yx, yy = _jacobian(undistorted[0], undistorted[1], k)
         determinant = xx * yy - xy * yx
         result = vec2(0)
         if centres[m, i, j, 0] != UNDEFINED_POSITION:
             x_dot, y_dot = (rhs[0] * yy - rhs[1] * xy) / determinant, (rhs[1] * xx - rhs[0] * yx) / determinant
             result = scale * vec2(
-                camera_dot[c, r, 0] * p[0] + camera[r, 0] * x_dot + camera_dot[c, r, 2],
-                camera_dot[c, r, 1] * p[1] + camera[r, 1] * y_dot + camera_dot[c, r, 3],
+                camera_dot[c, r, 0] * undistorted[0] + camera[r, 0] * x_dot + camera_dot[c, r, 2],
+                camera_dot[c, r, 1] * undistorted[1] + camera[r, 1] * y_dot + camera_dot[c, r, 3],
             )
         for n in ti.static(range(2)):
             centres_dot[m, c, i, j, n] = result[n]

@@ -98,7 +98,7 @@ def find_normals_adjoint(
     serial: ti.template(), vertices_world: ti.types.ndarray(), rows: NormalRows, normals_bar: ti.types.ndarray(),
     vertices_world_bar: ti.types.ndarray(),
 ):  # fmt: skip
-    """Adjoint of ``find_normals``: adds to vertices_world_bar [M, V, 3]. Rows whose adjoint is zero are passed over."""
+    """Adjoint of ``find_normals``: adds to vertices_world_bar [M, V, 3]. Rows whose adjoint is zero are skipped."""
     groups = rows.group_start.shape[0] - 1
     ti.loop_config(serialize=serial)
     for m, i in ti.ndrange(vertices_world.shape[0], normals_bar.shape[1]):
@@ -114,13 +114,13 @@ def find_normals_adjoint(
 
 @ti.func
 def _area_tangent(vertices: ti.template(), dots: ti.template(), corners: ti.template(), m, f, c):
-    a, b, d = corners[f, 0], corners[f, 1], corners[f, 2]
+    v0, v1, v2 = corners[f, 0], corners[f, 1], corners[f, 2]
     return doubled_area_vector.jvp(
-        (load_vec3(vertices, m, a, 0), load_vec3(vertices, m, b, 0), load_vec3(vertices, m, d, 0)),
+        (load_vec3(vertices, m, v0, 0), load_vec3(vertices, m, v1, 0), load_vec3(vertices, m, v2, 0)),
         (
-            vec3(dots[m, a, c, 0], dots[m, a, c, 1], dots[m, a, c, 2]),
-            vec3(dots[m, b, c, 0], dots[m, b, c, 1], dots[m, b, c, 2]),
-            vec3(dots[m, d, c, 0], dots[m, d, c, 1], dots[m, d, c, 2]),
+            vec3(dots[m, v0, c, 0], dots[m, v0, c, 1], dots[m, v0, c, 2]),
+            vec3(dots[m, v1, c, 0], dots[m, v1, c, 1], dots[m, v1, c, 2]),
+            vec3(dots[m, v2, c, 0], dots[m, v2, c, 1], dots[m, v2, c, 2]),
         ),
     )
 

@@ -21,7 +21,7 @@ def _rest_vertex(vertices_rest: ti.template(), m, images, v):
 
 
 @ti.func
-def _add_rest_vertex(vertices_rest_bar: ti.template(), m, images, v, vertex_bar):
+def _add_rest_vertex_adjoint(vertices_rest_bar: ti.template(), m, images, v, vertex_bar):
     if ti.static(len(vertices_rest_bar.shape) == 2):
         for k in ti.static(range(3)):
             vertices_rest_bar[v, k] += vertex_bar[k]
@@ -37,7 +37,7 @@ def _body_quaternion(body_q: ti.template(), m, n):
 
 
 @ti.func
-def _add_body(body_q_bar: ti.template(), body_q: ti.template(), m, n, position_bar, rotation_bar):
+def _add_body_adjoint(body_q_bar: ti.template(), body_q: ti.template(), m, n, position_bar, rotation_bar):
     quaternion_bar = rotation_matrix_adjoint(_body_quaternion(body_q, m, n), rotation_bar)
     for k in ti.static(range(3)):
         body_q_bar[m, n, k] += position_bar[k]
@@ -74,7 +74,7 @@ def pose_adjoint(
     """Adjoint of ``pose``: adds to vertices_rest_bar and body_q_bar (shapes of their inputs).
 
     Reads the inputs of ``pose`` and vertices_world_bar [M, V, 3]. A thread sums a chunk of vertices, and adds to shared
-    memory once per run of vertices of the same body. Vertices whose adjoint is zero are passed over, so that an
+    memory once per run of vertices of the same body. Vertices whose adjoint is zero are skipped, so that an
     invisible body with a pose that is not finite does not affect the other adjoints.
     """
     images, vertices = vertices_world_bar.shape[0], vertices_world_bar.shape[1]
@@ -90,16 +90,16 @@ def pose_adjoint(
                 if n >= 0:
                     if n != body:
                         if body >= 0:
-                            _add_body(body_q_bar, body_q, m, body, position_bar, rotation_bar)
+                            _add_body_adjoint(body_q_bar, body_q, m, body, position_bar, rotation_bar)
                         body = n
                         position_bar = vec3(0)
                         rotation_bar = mat3(0)
                     position_bar += vertex_bar
                     rotation_bar += outer(vertex_bar, _rest_vertex(vertices_rest, m, images, v))
                     vertex_bar = rotation_matrix(_body_quaternion(body_q, m, n)).transpose() @ vertex_bar
-                _add_rest_vertex(vertices_rest_bar, m, images, v, vertex_bar)
+                _add_rest_vertex_adjoint(vertices_rest_bar, m, images, v, vertex_bar)
         if body >= 0:
-            _add_body(body_q_bar, body_q, m, body, position_bar, rotation_bar)
+            _add_body_adjoint(body_q_bar, body_q, m, body, position_bar, rotation_bar)
 
 
 @differentiable()

@@ -17,7 +17,7 @@ from ti_sim.base.json_text import parse_json
 from ti_sim.base.rules import Rule, Seed, checked
 
 SCHEMA = 1
-COLORS = ("keep", "tint", "draw")
+COLOR_MODES = ("keep", "tint", "draw")
 SKIES = ("day", "overcast", "studio")
 PATTERNS = ("checker", "tiles", "planks", "concrete")
 
@@ -30,7 +30,7 @@ BODY_RANGES: Mapping[str, tuple[float, float]] = {
     "green": (0.05, 0.9),
     "blue": (0.05, 0.9),
 }
-RANGES: Mapping[str, tuple[float, float]] = {
+SCENE_RANGES: Mapping[str, tuple[float, float]] = {
     "key.azimuth": (-math.pi, math.pi),
     "key.elevation": (0.7, 1.3),
     "key.size": (0.1, 0.4),
@@ -57,13 +57,13 @@ CHOICES: Mapping[str, tuple[str, ...]] = {"sky.kind": SKIES, "ground.pattern": P
 
 @dataclass(frozen=True)
 class Appearance:
-    """A sampled appearance ("look").
+    """A sampled appearance.
 
     Attributes:
         seed: of the random numbers, also those of textures and skies.
-        numbers: the numbers of ``RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in rad;
-            "size" of a lamp as a fraction of its distance; "intensity" in units in which a white surface that faces the light
-            (for the sky: upwards) has radiance 1; "cell" of the ground's pattern, and "depth" of an added ground below the
+        numbers: the numbers of ``SCENE_RANGES``, and for each body "<body>.<name>" with the names of ``BODY_RANGES``. Angles in
+            rad; "size" of a lamp as a fraction of its distance; "intensity" in units in which a white surface that faces the
+            light (for the sky: upwards) has radiance 1; "cell" of the ground's pattern, and "depth" of an added ground below the
             scene's centre, in radii of the scene; "warmth" from bluish to reddish; red, green and blue are the drawn colour.
         choices: "sky.kind", one of ``SKIES``, and "ground.pattern", one of ``PATTERNS``.
         colors: "keep" for the colours and textures of the scene, "tint" for these times a drawn colour for each body, "draw" for
@@ -76,20 +76,20 @@ class Appearance:
     colors: str = "keep"
 
     def to_json(self) -> str:
-        """The look as JSON text, that ``from_json`` reads."""
+        """The appearance as JSON text, which ``from_json`` reads."""
         content = {"schema": SCHEMA, "seed": self.seed, "colors": self.colors, "choices": self.choices, "numbers": self.numbers}
         return json.dumps(content, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str, *, name: str = "the appearance") -> Appearance:
-        """The look that ``to_json`` wrote.
+        """The appearance that ``to_json`` wrote.
 
         Args:
             text: JSON.
             name: in error messages.
 
         Raises:
-            UserError: the text is no appearance, or has another schema; a number or a choice is missing or wrong.
+            UserError: the text is not an appearance, or has another schema; a number or a choice is missing or wrong.
         """
         try:
             content = parse_json(text)
@@ -97,23 +97,26 @@ class Appearance:
             numbers = {str(key): float(value) for key, value in content["numbers"].items()}
             choices = {str(key): str(value) for key, value in content["choices"].items()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{name} is no drawn look ({error!r}): give an appearance.json that a run has written") from error
+            raise UserError(
+                f"{name} is no drawn appearance ({error!r}): give an appearance.json that a run has written"
+            ) from error
         if schema != SCHEMA:
-            raise UserError(f"{name} has schema {schema} and {SCHEMA} is needed: draw a new look with --seed")
-        look = cls(seed, numbers, choices, colors)
-        look.check(sorted({key.rpartition(".")[0] for key in numbers} - {key.partition(".")[0] for key in RANGES}), name=name)
-        return look
+            raise UserError(f"{name} has schema {schema} and {SCHEMA} is needed: draw a new one with --seed")
+        appearance = cls(seed, numbers, choices, colors)
+        scene_parts = {key.partition(".")[0] for key in SCENE_RANGES}
+        appearance.check(sorted({key.rpartition(".")[0] for key in numbers} - scene_parts), name=name)
+        return appearance
 
     def check(self, bodies: Sequence[str], *, name: str = "the appearance") -> None:
         """Raise a UserError unless every number and choice for these bodies is present and valid."""
-        if self.colors not in COLORS:
-            raise UserError(f"{name} has colors {self.colors!r}: choose one of {', '.join(COLORS)}")
+        if self.colors not in COLOR_MODES:
+            raise UserError(f"{name} has colors {self.colors!r}: choose one of {', '.join(COLOR_MODES)}")
         for key, options in CHOICES.items():
             if self.choices.get(key) not in options:
                 raise UserError(f"{name} has {key} {self.choices.get(key)!r}: choose one of {', '.join(options)}")
-        for key in (*RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)):
+        for key in (*SCENE_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)):
             if key not in self.numbers:
-                raise UserError(f"{name} has no number {key!r}: draw a look for this scene with --seed")
+                raise UserError(f"{name} has no number {key!r}: draw an appearance for this scene with --seed")
             if not math.isfinite(self.numbers[key]):
                 raise UserError(f"{name} has {key} {self.numbers[key]}: give a finite number")
 
@@ -127,20 +130,20 @@ Ranges = Annotated[Mapping[str, tuple[float, float]], Rule(named=True, shape=(2,
 
 @checked
 def draw_appearance(bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None = None, colors: str = "keep") -> Appearance:
-    """Draw a look. Each number depends on its name and the seed only, so that adding a body changes no other number.
+    """Draw an appearance. Each number depends on its name and the seed only, so that adding a body changes no other number.
 
     Args:
         bodies: names of the bodies.
         seed: non-negative integer.
-        ranges: name -> (low, high) in place of the ranges of ``RANGES`` and ``BODY_RANGES``; "<body>.roughness" is the range of
-            one body, "roughness" that of all of them. Equal bounds fix a number.
+        ranges: name -> (low, high) in place of the ranges of ``SCENE_RANGES`` and ``BODY_RANGES``; "<body>.roughness" is the
+            range of one body, "roughness" that of all of them. Equal bounds fix a number.
         colors: "keep", "tint" or "draw", see ``Appearance``.
 
     Raises:
         UserError: a range has an unknown name, bounds that are not finite, or its upper bound below the lower one.
     """
     ranges = dict(ranges or {})
-    valid_names = [*RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
+    valid_names = [*SCENE_RANGES, *BODY_RANGES, *(f"{body}.{entry}" for body in bodies for entry in BODY_RANGES)]
     for name, (low, high) in ranges.items():
         if name not in valid_names:
             similar_names = get_close_matches(name, valid_names, n=2)
@@ -150,15 +153,15 @@ def draw_appearance(bodies: Sequence[str], *, seed: Seed, ranges: Ranges | None 
             raise UserError(f"unknown number of an appearance {name!r}: {hint}")
         if low > high:
             raise UserError(f"the range of {name!r} is {low} to {high}: give the lower end first")
-    numbers = {name: _draw(seed, name, ranges.get(name, value_range)) for name, value_range in RANGES.items()}
+    numbers = {name: _draw(seed, name, ranges.get(name, value_range)) for name, value_range in SCENE_RANGES.items()}
     for body in bodies:
         for entry, value_range in BODY_RANGES.items():
             name = f"{body}.{entry}"
             numbers[name] = _draw(seed, name, ranges.get(name, ranges.get(entry, value_range)))
     choices = {name: options[int(generator_for(seed, name).integers(len(options)))] for name, options in CHOICES.items()}
-    look = Appearance(seed, numbers, choices, colors)
-    look.check(bodies)
-    return look
+    appearance = Appearance(seed, numbers, choices, colors)
+    appearance.check(bodies)
+    return appearance
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:

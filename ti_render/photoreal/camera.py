@@ -64,18 +64,18 @@ def film_of(camera: np.ndarray, distortion: np.ndarray | None, width: int, heigh
     if not np.isfinite(rays).all():
         raise error
     focal = _FILM_SCALE * max(fx, fy)
-    minimum, maximum = rays.reshape(-1, 2).min(axis=0) * focal, rays.reshape(-1, 2).max(axis=0) * focal
-    minimum, maximum = np.floor(minimum) - 1, np.ceil(maximum) + 1
-    film_size = (maximum - minimum).astype(int)
+    film_low, film_high = rays.reshape(-1, 2).min(axis=0) * focal, rays.reshape(-1, 2).max(axis=0) * focal
+    film_low, film_high = np.floor(film_low) - 1, np.ceil(film_high) + 1
+    film_size = (film_high - film_low).astype(int)
     if (film_size > _MAX_FILM_SIDES * _FILM_SCALE * max(fx / fy, fy / fx) * np.array([width, height])).any():
         raise error
     taps = (
-        (rays * focal - minimum)
+        (rays * focal - film_low)
         .reshape(height, _TAPS_PER_AXIS, width, _TAPS_PER_AXIS, 2)
         .swapaxes(1, 2)
         .reshape(height, width, -1, 2)
     )
-    return Film(int(film_size[0]), int(film_size[1]), float(focal), (float(-minimum[0]), float(-minimum[1])), taps)
+    return Film(int(film_size[0]), int(film_size[1]), float(focal), (float(-film_low[0]), float(-film_low[1])), taps)
 
 
 def undistort(points: np.ndarray, distortion: np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ def stratified_sample_count(samples: int) -> int:
     return rows * -(-samples // rows)
 
 
-def develop(film: Film, film_pixels: np.ndarray) -> np.ndarray:
+def resample_film(film: Film, film_pixels: np.ndarray) -> np.ndarray:
     """The picture [H, W, C], resampled from the film [film height, film width, C]."""
     if film.taps is None:
         return film_pixels

@@ -91,14 +91,14 @@ def submeshes_of(inputs: RenderInputs, image: int) -> list[Submesh]:
     for body_index in np.unique(body):
         for texture_index in np.unique(texture[non_degenerate & (body == body_index)]):
             face_indices = np.flatnonzero(non_degenerate & (body == body_index) & (texture == texture_index))
-            for group in _by_tint(face_indices, colors) if texture_index >= 0 else [face_indices]:
+            for submesh_faces in _by_tint(face_indices, colors) if texture_index >= 0 else [face_indices]:
                 submeshes.append(
                     Submesh(
                         int(body_index),
-                        positions[group],
-                        None if normals is None else normals[group],
-                        colors[group],
-                        _uv_of(uv, group, int(texture_index)),
+                        positions[submesh_faces],
+                        None if normals is None else normals[submesh_faces],
+                        colors[submesh_faces],
+                        _uv_of(uv, submesh_faces, int(texture_index)),
                         int(texture_index),
                     )  # fmt: skip
                 )
@@ -111,17 +111,17 @@ def corner_normals(positions: np.ndarray, groups: np.ndarray) -> np.ndarray | No
     Args:
         positions: [F, 3, 3] corners [m].
         groups: [F, 3] smooth-normal group of each corner, -1 for flat. The normal of a group is the normalised sum of the
-            area-weighted normals of all triangles with a corner in it.
+            area-area_vectors normals of all triangles with a corner in it.
     """
     if not (groups >= 0).any():
         return None
-    weighted = np.cross(positions[:, 1] - positions[:, 0], positions[:, 2] - positions[:, 0])
-    sums = np.zeros((int(groups.max()) + 1, 3))
+    area_vectors = np.cross(positions[:, 1] - positions[:, 0], positions[:, 2] - positions[:, 0])
+    group_sums = np.zeros((int(groups.max()) + 1, 3))
     # A triangle counts once in a group, even where two of its corners are in it.
     pairs = np.unique(np.stack([groups.reshape(-1), np.repeat(np.arange(len(groups)), 3)], axis=1), axis=0)
     pairs = pairs[pairs[:, 0] >= 0]
-    np.add.at(sums, pairs[:, 0], weighted[pairs[:, 1]])
-    normals = np.where((groups >= 0)[..., None], sums[np.maximum(groups, 0)], weighted[:, None, :])
+    np.add.at(group_sums, pairs[:, 0], area_vectors[pairs[:, 1]])
+    normals = np.where((groups >= 0)[..., None], group_sums[np.maximum(groups, 0)], area_vectors[:, None, :])
     length = np.linalg.norm(normals, axis=-1, keepdims=True)
     return normals / np.where(length > 0, length, 1.0)
 
@@ -176,7 +176,7 @@ def _by_tint(face_indices: np.ndarray, colors: np.ndarray) -> list[np.ndarray]:
             "give textured bodies one colour"
         )
     _, tint_index = np.unique(tints[:, 0], axis=0, return_inverse=True)
-    return [face_indices[tint_index.reshape(-1) == group] for group in range(int(tint_index.max(initial=-1)) + 1)]
+    return [face_indices[tint_index.reshape(-1) == tint] for tint in range(int(tint_index.max(initial=-1)) + 1)]
 
 
 def _uv_of(uv: np.ndarray | None, face_indices: np.ndarray, texture: int) -> np.ndarray | None:

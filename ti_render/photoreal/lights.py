@@ -1,8 +1,9 @@
 """The scene's lights as Mitsuba's emitters, in its units.
 
-A white, ideally diffuse surface that faces a directional light of intensity 1 has radiance 1: the irradiance is pi. For a point
-light of intensity I it is I / r^2: the radiant intensity is pi I. Ambient light of intensity A is a radiance of A from all
-directions. All lights cast shadows here; in the rasteriser only directional lights do, where shadows are enabled.
+A white, ideally diffuse surface that faces a directional light of intensity 1 has radiance 1, so its irradiance is pi. Facing a
+point light of intensity I at the distance r, it has radiance I / r^2, so the radiant intensity is pi I. Ambient light of
+intensity A is a radiance of A from all directions. All lights cast shadows here; in the rasteriser only directional lights do,
+where shadows are enabled.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ def environment_map(mitsuba: Any, radiance: np.ndarray) -> dict[str, Any]:
         radiance: [height, width, 3] in the directions of ``environment_directions``.
     """
     # Mitsuba's map has its poles on y; a quarter turn about x puts them on z.
-    upright = mitsuba.ScalarTransform4f().rotate([1, 0, 0], 90)
+    z_up_from_y_up = mitsuba.ScalarTransform4f().rotate([1, 0, 0], 90)
     bitmap = mitsuba.Bitmap(np.ascontiguousarray(radiance, dtype=np.float32))
-    return {"type": "envmap", "bitmap": bitmap, "to_world": upright}
+    return {"type": "envmap", "bitmap": bitmap, "to_world": z_up_from_y_up}
 
 
 def harmonic_radiance(coefficients: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -77,10 +78,13 @@ def harmonic_radiance(coefficients: np.ndarray, directions: np.ndarray) -> np.nd
     The real basis in the order Y00, Y1-1, Y10, Y11, Y2-2, Y2-1, Y20, Y21, Y22 (Ramamoorthi & Hanrahan, 2001).
     """
     x, y, z = np.moveaxis(directions, -1, 0)
-    zero, one, mixed, zonal, sectoral = (0.5 * np.sqrt(factor / np.pi) for factor in (1.0, 3.0, 15.0, 5.0 / 4.0, 15.0 / 4.0))
+    degree0, degree1, degree2_mixed, degree2_zonal, degree2_sectoral = (
+        0.5 * np.sqrt(factor / np.pi) for factor in (1.0, 3.0, 15.0, 5.0 / 4.0, 15.0 / 4.0)
+    )
     basis = [
-        np.full_like(x, zero), one * y, one * z, one * x,
-        mixed * x * y, mixed * y * z, zonal * (3 * z * z - 1), mixed * x * z, sectoral * (x * x - y * y),
+        np.full_like(x, degree0), degree1 * y, degree1 * z, degree1 * x,
+        degree2_mixed * x * y, degree2_mixed * y * z, degree2_zonal * (3 * z * z - 1), degree2_mixed * x * z,
+        degree2_sectoral * (x * x - y * y),
     ]  # fmt: skip
     return np.stack(basis, axis=-1) @ coefficients
 

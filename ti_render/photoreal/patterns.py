@@ -10,18 +10,18 @@ PATTERN_TEXELS = 512
 PATTERN_CELLS = 8  # cells of the pattern along one side of the texture
 
 
-def ground_texels(look: Appearance) -> np.ndarray:
+def ground_texels(appearance: Appearance) -> np.ndarray:
     """One period of the ground's pattern [h, w, 3], linear rgb, ``PATTERN_CELLS`` cells wide.
 
     Args:
-        look: with the pattern, its grey, warmth and contrast.
+        appearance: with the pattern, its grey, warmth and contrast.
     """
     pattern_function = {"checker": _checker, "tiles": _tiles, "planks": _planks, "concrete": _concrete}[
-        look.choices["ground.pattern"]
+        appearance.choices["ground.pattern"]
     ]
-    shade = pattern_function(generator_for(look.seed, "ground.texture"))  # about -1 to 1
-    grey = look.numbers["ground.grey"] * (1 + look.numbers["ground.contrast"] * shade)
-    return np.clip(grey[..., None] * tint(look.numbers["ground.warmth"]), 0.02, 0.9)
+    shade = pattern_function(generator_for(appearance.seed, "ground.texture"))  # about -1 to 1
+    grey = appearance.numbers["ground.grey"] * (1 + appearance.numbers["ground.contrast"] * shade)
+    return np.clip(grey[..., None] * tint(appearance.numbers["ground.warmth"]), 0.02, 0.9)
 
 
 def value_noise(rng: np.random.Generator, cells: tuple[int, int], texels_per_side: int = PATTERN_TEXELS) -> np.ndarray:
@@ -66,18 +66,18 @@ def _checker(rng: np.random.Generator) -> np.ndarray:
 
 
 def _tiles(rng: np.random.Generator) -> np.ndarray:
-    index, row_weight, column_weight = _cells()
+    index, row_fraction, column_fraction = _cells()
     shade = rng.uniform(-0.4, 0.6, (PATTERN_CELLS, PATTERN_CELLS))[index][:, index]
-    joint = np.minimum(np.minimum(row_weight, 1 - row_weight), np.minimum(column_weight, 1 - column_weight)) < 0.03
-    return np.where(joint, -0.95, shade + 0.25 * _octave_noise(rng, (16, 16), 4))
+    at_row_joint, at_column_joint = (np.minimum(x, 1 - x) < 0.03 for x in (row_fraction, column_fraction))
+    return np.where(at_row_joint | at_column_joint, -0.95, shade + 0.25 * _octave_noise(rng, (16, 16), 4))
 
 
 def _planks(rng: np.random.Generator) -> np.ndarray:
-    index, row_weight, _ = _cells()
+    index, row_fraction, _ = _cells()
     shade = rng.uniform(-0.5, 0.5, PATTERN_CELLS)[index][:, None]
     grain = _octave_noise(rng, (64, 4), 3)
-    joint = np.minimum(row_weight, 1 - row_weight) < 0.025
-    return np.where(joint, -0.9, shade + 0.7 * grain)
+    is_joint = np.minimum(row_fraction, 1 - row_fraction) < 0.025  # a gap between two planks
+    return np.where(is_joint, -0.9, shade + 0.7 * grain)
 
 
 def _concrete(rng: np.random.Generator) -> np.ndarray:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ti_render.photoreal.appearance import Appearance, draw_appearance
-from ti_render.photoreal.camera import Film, develop, eye_of, film_of, stratified_sample_count
+from ti_render.photoreal.camera import Film, eye_of, film_of, resample_film, stratified_sample_count
 from ti_render.photoreal.geometry import Submesh, body_name, bounding_ball, present_bodies, row, submeshes_of, texture_image
 from ti_render.photoreal.ground import Ground, ground_of
 from ti_render.photoreal.lamps import lamps_of
 from ti_render.photoreal.lights import emitters_of, environment_map
+from ti_render.photoreal.movable_scene import MovableScene, scene_key
 from ti_render.photoreal.patterns import PATTERN_CELLS, ground_texels
 from ti_render.photoreal.settings import MitsubaSettings
 from ti_render.photoreal.sky import sky_radiance
-from ti_render.photoreal.stage import Stage, stage_key
 from ti_render.photoreal.surfaces import color_source, diffuse, ground_object, principled, submesh_object
 from ti_render.photoreal.variant import Variant, choose_variant, load_mitsuba
 from ti_sim.base.errors import UserError
@@ -58,7 +58,7 @@ class MitsubaRenderer:
         *,
         options: MitsubaSettings | None = None,
         bodies: Sequence[str] = (),
-        look: Appearance | None = None,
+        appearance: Appearance | None = None,
         variant: Variant | None = None,
     ) -> None:
         """Choose a variant and prepare the data that all pictures share.
@@ -67,27 +67,27 @@ class MitsubaRenderer:
             inputs, settings: as for the soft rasteriser; the arrays may be numpy, torch or ti.ndarray.
             options: samples, path length, variant; ``MitsubaSettings()`` by default.
             bodies: names of the bodies, for masks and materials; "body0", "body1" ... by default.
-            look: for "photoreal" pictures; drawn with the seed of the options by default.
+            appearance: for "photoreal" pictures; drawn with the seed of the options by default.
             variant: from ``choose_variant``; chosen as the options say by default.
 
         Raises:
             UserError: Mitsuba is not installed or the requested variant does not run, the settings ask for depth or normals, the
-                look lacks a number, or a look is passed with ``options.look`` "match".
+                appearance lacks a number, or one is passed with ``options.look`` "match".
         """
         if settings.quantity != "color":
             raise UserError(f"quantity {settings.quantity!r} was asked for: Mitsuba makes pictures of colour only")
         self.inputs, self.settings, self._names = inputs, settings, tuple(bodies)
         self.options = options or MitsubaSettings()
         self.bodies = [body_name(number, bodies) for number in present_bodies(inputs)]
-        self.look: Appearance | None = None
-        if look is not None and self.options.look != "photoreal":
-            raise UserError("a drawn look was given for pictures that match the scene: leave it out, or take look='photoreal'")
+        self.appearance: Appearance | None = None
+        if appearance is not None and self.options.look != "photoreal":
+            raise UserError("an appearance was given for pictures that match the scene: leave it out, or take look='photoreal'")
         if self.options.look == "photoreal":
-            self.look = look or draw_appearance(self.bodies, seed=self.options.seed)
-            self.look.check(self.bodies)
+            self.appearance = appearance or draw_appearance(self.bodies, seed=self.options.seed)
+            self.appearance.check(self.bodies)
         self.variant = variant or choose_variant(self.options.variant)
         self._ball = bounding_ball(inputs)
-        self._stage: Stage | None = None
+        self._scene: MovableScene | None = None
         self._sky: Any = None
         self._floor: Any = None
 
@@ -110,16 +110,16 @@ class MitsubaRenderer:
         distortion = None if self.inputs.distortion is None else row(self.inputs.distortion, image, len(self))
         film = film_of(camera, distortion, self.settings.width, self.settings.height)
         submeshes = submeshes_of(self.inputs, image)
-        key = stage_key(self.inputs, image, submeshes)
-        if self._stage is None or not self._stage.is_open or self._stage.key != key:
+        key = scene_key(self.inputs, image, submeshes)
+        if self._scene is None or not self._scene.is_open or self._scene.key != key:
 
-            def content() -> dict[str, Any]:
+            def describe() -> dict[str, Any]:
                 return self._bodies(mitsuba, submeshes, image) | self._surroundings(mitsuba, image, camera, film)
 
             near, far = self.settings.near, 100 * self.settings.far
-            self._stage = Stage(mitsuba, content, key=key, camera=camera, film=film, near=near, far=far)
+            self._scene = MovableScene(mitsuba, describe, key=key, camera=camera, film=film, near=near, far=far)
         else:
-            self._stage.move(submeshes)
+            self._scene.move(submeshes)
         names = {f"part{number}": body_name(submesh.body, self._names) for number, submesh in enumerate(submeshes)}
         return Picture(self._color(image, film), self._masks(image, film, names) if masks else {})
 
@@ -128,7 +128,7 @@ class MitsubaRenderer:
         content: dict[str, Any] = {"type": "scene"}
         for number, submesh in enumerate(submeshes):
             name = body_name(submesh.body, self._names)
-            if self.look is not None and self.look.colors == "tint":
+            if self.appearance is not None and self.appearance.colors == "tint":
                 submesh = replace(submesh, colors=submesh.colors * self._drawn_color(name))
             material = mitsuba.load_dict(self._material(mitsuba, submesh, image))
             content[f"part{number}"] = submesh_object(mitsuba, name, submesh, material)
@@ -140,22 +140,22 @@ class MitsubaRenderer:
         if submesh.texture >= 0:
             texels, repeat = texture_image(self.inputs, image, submesh.texture)
             texels = texels * submesh.colors[0, 0]
-        if self.look is None:
+        if self.appearance is None:
             source = color_source(mitsuba, texels=texels, repeat=repeat)
             return diffuse(source, two_sided=self.settings.two_sided)
-        numbers = self.look.body(body_name(submesh.body, self._names))
-        if self.look.colors == "draw":
+        numbers = self.appearance.body(body_name(submesh.body, self._names))
+        if self.appearance.colors == "draw":
             tint, texels = self._drawn_color(body_name(submesh.body, self._names)), None
         return principled(color_source(mitsuba, color=tint, texels=texels, repeat=repeat), numbers, two_sided=True)
 
     def _drawn_color(self, body: str) -> np.ndarray:
         """Linear rgb [3] that was drawn for a body."""
-        numbers = self.look.body(body)
+        numbers = self.appearance.body(body)
         return np.array([numbers["red"], numbers["green"], numbers["blue"]])
 
     def _surroundings(self, mitsuba: Any, image: int, camera: np.ndarray, film: Film) -> dict[str, Any]:
         """Ground and lights of one picture."""
-        if self.look is None:
+        if self.appearance is None:
             content = emitters_of(mitsuba, self.inputs, image)
             ground = ground_of(self.inputs, self.settings, image, camera=camera, film=film)
             if ground is not None:
@@ -164,33 +164,33 @@ class MitsubaRenderer:
             return content
         center, radius = self._ball
         distance = _LAMP_DISTANCE * max(float(np.linalg.norm(eye_of(camera) - center)), 2 * radius)
-        content = lamps_of(mitsuba, self.look, center=center, distance=distance)
+        content = lamps_of(mitsuba, self.appearance, center=center, distance=distance)
         if self._sky is None:
-            self._sky = mitsuba.load_dict(environment_map(mitsuba, sky_radiance(self.look)))
+            self._sky = mitsuba.load_dict(environment_map(mitsuba, sky_radiance(self.appearance)))
         content["sky"] = self._sky
         if self.settings.ground is not None or self.options.floor:
             content["ground"] = self._drawn_ground(mitsuba, image)
         return content
 
     def _drawn_ground(self, mitsuba: Any, image: int) -> Any:
-        """A large ground with the pattern of the look, at the height of the scene's ground, or below a scene without one."""
-        look, (center, radius) = self.look, self._ball
+        """A large ground with the drawn pattern, at the height of the scene's ground, or below a scene without one."""
+        appearance, (center, radius) = self.appearance, self._ball
         if self._floor is None:
-            source = color_source(mitsuba, texels=ground_texels(look))
-            self._floor = mitsuba.load_dict(principled(source, {"roughness": look.numbers["ground.roughness"]}))
+            source = color_source(mitsuba, texels=ground_texels(appearance))
+            self._floor = mitsuba.load_dict(principled(source, {"roughness": appearance.numbers["ground.roughness"]}))
         if self.settings.ground is not None:
             height = row(self.inputs.ground, image, len(self))[3]
         else:
-            height = center[2] - look.numbers["ground.depth"] * radius
+            height = center[2] - appearance.numbers["ground.depth"] * radius
         ground_corners = _GROUND_RADII * radius * np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)])
-        angle, cell = look.numbers["ground.turn"], look.numbers["ground.cell"] * radius
+        angle, cell = appearance.numbers["ground.turn"], appearance.numbers["ground.cell"] * radius
         turned = ground_corners @ np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         corners = np.column_stack([ground_corners + center[:2], np.full(4, height)])
         return ground_object(mitsuba, Ground(corners, turned / (cell * PATTERN_CELLS), np.ones(3), None, True), self._floor)
 
     def _color(self, image: int, film: Film) -> np.ndarray:
         """Colour [H, W, 3] of one picture."""
-        is_match = self.look is None
+        is_match = self.appearance is None
         path = {"type": "path", "max_depth": 2 if is_match else self.options.depth, "hide_emitters": is_match}
         samples = self._film_samples(film)
         if is_match or samples < _FIREFLY_PASSES:
@@ -200,7 +200,7 @@ class MitsubaRenderer:
             film_pixels = clamp_fireflies(
                 np.stack([self._render_film(image, path, samples_per_pass, pass_index=k) for k in range(_FIREFLY_PASSES)])
             )
-        picture = develop(film, film_pixels)
+        picture = resample_film(film, film_pixels)
         if is_match:
             picture[..., :3] += (1 - picture[..., 3:4]) * self._background(image)
         return np.ascontiguousarray(picture[..., :3], dtype=np.float32)
@@ -209,12 +209,12 @@ class MitsubaRenderer:
         """Visible fraction [H, W] of every body, from a picture of shape numbers on a supersampled film."""
         supersampling = -(-self.options.mask_side * self.settings.width // film.width)
         film_pixels = self._render_film(image, {"type": "aov", "aovs": "number:shape_index"}, 1, supersampling=supersampling)
-        shape_numbers, shapes = np.rint(film_pixels[..., 0]).astype(int), self._stage.shapes()
+        shape_numbers, shapes = np.rint(film_pixels[..., 0]).astype(int), self._scene.shapes()
         masks = {}
         for name in self.bodies:
             mask = np.isin(shape_numbers, [k for k, shape in shapes.items() if bodies.get(shape) == name]).astype(np.float32)
             mask = mask.reshape(film.height, supersampling, film.width, supersampling).mean(axis=(1, 3))
-            masks[name] = develop(film, mask[..., None])[..., 0].astype(np.float32)
+            masks[name] = resample_film(film, mask[..., None])[..., 0].astype(np.float32)
         return masks
 
     def _render_film(
@@ -222,7 +222,7 @@ class MitsubaRenderer:
     ) -> np.ndarray:
         """Film [rows, columns, channels] float64 of one of several renderings (passes) of a picture."""
         seed = int(np.random.SeedSequence([self.options.seed, image, supersampling, pass_index]).generate_state(1)[0])
-        return self._stage.render_film(
+        return self._scene.render_film(
             integrator, samples=stratified_sample_count(samples), seed=seed, supersampling=supersampling
         )
 

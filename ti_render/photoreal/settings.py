@@ -23,7 +23,7 @@ class MitsubaSettings:
             the ground a texture, all drawn at random (``Appearance``). "match" keeps the lights, colours and background of
             the scene and makes every surface ideally diffuse (highlights are left out), for comparisons with the rasteriser.
         samples: light paths for each pixel; rounded up to a full grid of strata, 50 to 56 for example.
-        floor: whether a ground is added below a scene without one, at the depth of the look ("photoreal" only).
+        floor: whether a ground is added below a scene without one, at the depth of the appearance ("photoreal" only).
         depth: maximum number of segments of a path: 2 is direct light only. "match" always uses 2.
         variant: "scalar_rgb", which runs everywhere; "llvm_ad_rgb", faster, which needs LLVM 17 or newer; "auto", which uses
             llvm_ad_rgb where a test rendering succeeds.

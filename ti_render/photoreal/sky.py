@@ -13,19 +13,20 @@ _GLOW_SHARPNESS = 12.0  # sharpness of the glow about the sun
 _SOFTBOXES = 4
 
 
-def sky_radiance(look: Appearance) -> np.ndarray:
-    """Radiance [rows, columns, 3] of the sky of a look, for ``environment_map``.
+def sky_radiance(appearance: Appearance) -> np.ndarray:
+    """Radiance [rows, columns, 3] of the sky of an appearance, for ``environment_map``.
 
     It is scaled so that an unoccluded white surface that faces upwards has the radiance "sky.intensity".
 
     Args:
-        look: with the kind of sky, its intensity, warmth and azimuth.
+        appearance: with the kind of sky, its intensity, warmth and azimuth.
     """
     directions = environment_directions(*SKY_SIZE)
-    azimuth = look.numbers["sky.azimuth"]
-    sky_function = {"day": _day, "overcast": _overcast, "studio": _studio}[look.choices["sky.kind"]]
-    radiance = sky_function(directions, azimuth, generator_for(look.seed, "sky.texture")) * tint(look.numbers["sky.warmth"])
-    return radiance * (look.numbers["sky.intensity"] / upward_irradiance_over_pi(radiance))
+    azimuth = appearance.numbers["sky.azimuth"]
+    sky_function = {"day": _day, "overcast": _overcast, "studio": _studio}[appearance.choices["sky.kind"]]
+    radiance = sky_function(directions, azimuth, generator_for(appearance.seed, "sky.texture"))
+    radiance = radiance * tint(appearance.numbers["sky.warmth"])
+    return radiance * (appearance.numbers["sky.intensity"] / upward_irradiance_over_pi(radiance))
 
 
 def upward_irradiance_over_pi(radiance: np.ndarray) -> float:

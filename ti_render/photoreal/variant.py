@@ -157,8 +157,8 @@ def _candidates() -> list[str]:
     """Libraries whose file names contain a sufficient version, the newest first, each file once."""
     libraries: dict[str, tuple[int, str]] = {}
     names = [path for pattern in _path_patterns() for path in sorted(glob.glob(pattern))]
-    loader = ctypes.util.find_library("LLVM")
-    for path in [*names, *([loader] if loader and os.path.isabs(loader) else [])]:
+    loader_path = ctypes.util.find_library("LLVM")
+    for path in [*names, *([loader_path] if loader_path and os.path.isabs(loader_path) else [])]:
         version = _version_in(path)
         if version >= OLDEST_LLVM:
             libraries.setdefault(os.path.realpath(path), (version, path))

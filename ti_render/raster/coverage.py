@@ -86,7 +86,7 @@ def find_contours(
     ti.loop_config(serialize=serial)
     for m, f in ti.ndrange(contours.shape[0], contours.shape[1]):
         code = contours[m, f]
-        edges = 0
+        edge_bits = 0
         for k in ti.static(range(3)):
             is_contour = 1
             if neighbours[f, k] >= 0:
@@ -94,11 +94,11 @@ def find_contours(
                 neighbour_code = contours[m, neighbours[f, k]]
                 if neighbour_code * code > 0 and (ti.abs(neighbour_code) & FADED) + (ti.abs(code) & FADED) == 0:
                     is_contour = 0
-            edges += is_contour << k
+            edge_bits += is_contour << k
         if code > 0:
-            contours[m, f] = code + edges
+            contours[m, f] = code + edge_bits
         elif code < 0:
-            contours[m, f] = code - edges
+            contours[m, f] = code - edge_bits
 
 
 @ti.func
@@ -185,21 +185,21 @@ def face_coverage(p, triangle: ti.template(), distances, code, radius):
         radius: R.
     """
     result = 0.0
-    edges = ti.abs(code)
+    bits = ti.abs(code)
     if code != 0:
         sides = edge_sides(p, triangle, distances, radius)
         if sides[0] + sides[1] + sides[2] > 2.5:
             result = 1.0
-        if edges & 7 != 0:
-            if edges & 1 != 0:
+        if bits & 7 != 0:
+            if bits & 1 != 0:
                 result += _edge_term(
                     p, triangle.a1, triangle.a2, triangle.inverse_squared_lengths[0], distances[0], sides[0], radius
                 )
-            if edges & 2 != 0:
+            if bits & 2 != 0:
                 result += _edge_term(
                     p, triangle.a2, triangle.a0, triangle.inverse_squared_lengths[1], distances[1], sides[1], radius
                 )
-            if edges & 4 != 0:
+            if bits & 4 != 0:
                 result += _edge_term(
                     p, triangle.a0, triangle.a1, triangle.inverse_squared_lengths[2], distances[2], sides[2], radius
                 )
@@ -234,22 +234,22 @@ def _edge_gradient(p, a, b, inverse_squared_length, distance, distance_scale, ra
 def face_coverage_gradient(p, triangle: ti.template(), distances, code, radius):
     """``CoverageGradient`` of a face; arguments of ``face_coverage``."""
     a0_gradient, a1_gradient, a2_gradient, sigma_derivative = vec2(0), vec2(0), vec2(0), 0.0
-    edges, inverse_squared_lengths, distance_scales = ti.abs(code), triangle.inverse_squared_lengths, triangle.distance_scales
-    if edges & 1 != 0:
+    bits, inverse_squared_lengths, distance_scales = ti.abs(code), triangle.inverse_squared_lengths, triangle.distance_scales
+    if bits & 1 != 0:
         start_gradient, end_gradient, sigma_term = _edge_gradient(
             p, triangle.a1, triangle.a2, inverse_squared_lengths[0], distances[0], distance_scales[0], radius
         )
         a1_gradient += start_gradient
         a2_gradient += end_gradient
         sigma_derivative += sigma_term
-    if edges & 2 != 0:
+    if bits & 2 != 0:
         start_gradient, end_gradient, sigma_term = _edge_gradient(
             p, triangle.a2, triangle.a0, inverse_squared_lengths[1], distances[1], distance_scales[1], radius
         )
         a2_gradient += start_gradient
         a0_gradient += end_gradient
         sigma_derivative += sigma_term
-    if edges & 4 != 0:
+    if bits & 4 != 0:
         start_gradient, end_gradient, sigma_term = _edge_gradient(
             p, triangle.a0, triangle.a1, inverse_squared_lengths[2], distances[2], distance_scales[2], radius
         )

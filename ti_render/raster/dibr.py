@@ -11,7 +11,7 @@ from typing import Any
 from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import inverse_ground_depth
 from ti_render.raster.coverage import face_coverage, union_coverage
-from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.fragment import fragment_at, perspective
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, screen_triangle, walk
 from ti_render.shading.surface import face_attributes, surface_colour
@@ -69,13 +69,13 @@ class NearestFaces(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Coverage, and whether the face is the nearest one."""
         i, p, side_column = pixel.index, pixel.centre, face.state.column
-        hit = fragment(p, face.triangle, tile.radius, tile.inverse_sigma)
-        coverage = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
+        fragment = fragment_at(p, face.triangle, tile.radius, tile.inverse_sigma)
+        coverage = face.fade * face_coverage(p, face.triangle, fragment.distances, face.code, tile.radius)
         if coverage != 0:
             self.pixel_state[i * DIBR_STATE_SIZE + side_column] = self.pixel_state[i * DIBR_STATE_SIZE + side_column] + coverage
-        if hit.sigmoid * face.fade > MIN_PROBABILITY:
-            if hit.inside == 1:
-                _r, z = perspective(hit.barycentrics, face.triangle.inverse_depths)
+        if fragment.sigmoid * face.fade > MIN_PROBABILITY:
+            if fragment.inside == 1:
+                _r, z = perspective(fragment.barycentrics, face.triangle.inverse_depths)
                 if z < self.pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
                     self.pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
                     self.pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(face.number, float)
@@ -87,8 +87,8 @@ class NearestFaces(TilePass):
         f = nearest_face(self.faces, self.pixel_state, m, pixel)
         if f >= 0:
             triangle = screen_triangle(self.faces, m, f)
-            hit = fragment(pixel.centre, triangle, tile.radius, tile.inverse_sigma)
-            r, z = perspective(hit.barycentrics, triangle.inverse_depths)
+            fragment = fragment_at(pixel.centre, triangle, tile.radius, tile.inverse_sigma)
+            r, z = perspective(fragment.barycentrics, triangle.inverse_depths)
             colour = surface_colour(self.faces, face_attributes(self.faces, m, f), m, r, z)
             for k in ti.static(range(3)):
                 self.pictures[m, y, x, k] = colour[k]

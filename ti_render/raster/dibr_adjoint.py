@@ -5,7 +5,7 @@ from typing import Any
 from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
-from ti_render.raster.fragment import barycentrics_adjoint, fragment, perspective, sub_areas, vec2
+from ti_render.raster.fragment import barycentrics_adjoint, fragment_at, perspective, sub_areas, vec2
 from ti_render.raster.softras_adjoint import add_screen
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
@@ -68,8 +68,8 @@ class NearestFacesAdjoint(TilePass):
         """Adjoint of the colour of face ``f`` at the pixel."""
         faces, bars, m, p = self.faces, self.bars, tile.image, pixel.centre
         triangle = screen_triangle(faces, m, f)
-        hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
-        r, z = perspective(hit.barycentrics, triangle.inverse_depths)
+        fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
+        r, z = perspective(fragment.barycentrics, triangle.inverse_depths)
         attributes = face_attributes(faces, m, f)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
             faces, bars, tile.slot, attributes, m, r, colour_bar
@@ -77,8 +77,8 @@ class NearestFacesAdjoint(TilePass):
         add_attributes(faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r))
         ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
         b_bar = ratio_bar * triangle.inverse_depths
-        a0_bar, a1_bar, a2_bar = barycentrics_adjoint(p, triangle, hit, b_bar)
-        add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, -b_bar * hit.barycentrics * triangle.inverse_depths)
+        a0_bar, a1_bar, a2_bar = barycentrics_adjoint(p, triangle, fragment, b_bar)
+        add_screen(faces, bars, m, f, a0_bar, a1_bar, a2_bar, -b_bar * fragment.barycentrics * triangle.inverse_depths)
         if faces.flags[FLAG.distorted] == 1:
             for k in ti.static(range(2)):
                 bars.centres[m, pixel.y, pixel.x, k] -= a0_bar[k] + a1_bar[k] + a2_bar[k]

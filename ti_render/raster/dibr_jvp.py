@@ -1,4 +1,4 @@
-"""Tangents of DIB-R in all columns."""
+"""Tangent of the DIB-R rasteriser (``dibr``) in K directions, the columns of the tangents."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from ti_render.arrays import MOVING_COLUMN, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop_jvp import pixel_tangent
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
-from ti_render.raster.fragment import fragment, perspective, sub_areas
+from ti_render.raster.fragment import fragment_at, perspective, sub_areas
 from ti_render.raster.fragment_tangent import barycentrics_tangent
 from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, perspective_tangent, tangent_rows
 from ti_render.raster.tiles import Tiles
@@ -43,8 +43,8 @@ class NearestFacesTangents(TilePass):
         f = nearest_face(faces, self.pixel_state, m, pixel)
         if f >= 0:
             triangle = screen_triangle(faces, m, f)
-            hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
-            r, z = perspective(hit.barycentrics, triangle.inverse_depths)
+            fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
+            r, z = perspective(fragment.barycentrics, triangle.inverse_depths)
             attributes = face_attributes(faces, m, f)
             gather_face_tangents(faces, dots, work, face_offset, m, f)
             for c in range(columns):
@@ -52,8 +52,8 @@ class NearestFacesTangents(TilePass):
                 if work.column_flags[c] & MOVING_COLUMN != 0:
                     p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
                     a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(work.face_dot, face_offset, c, p_dot)
-                    b_dot = barycentrics_tangent(p, triangle, hit, a0_dot, a1_dot, a2_dot)
-                    r_dot, z_dot = perspective_tangent(hit.barycentrics, r, z, triangle.inverse_depths, b_dot, depths_dot)
+                    b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
+                    r_dot, z_dot = perspective_tangent(fragment.barycentrics, r, z, triangle.inverse_depths, b_dot, depths_dot)
                 put3(work.scratch, scratch_offset + c * SCRATCH.size + SCRATCH.r_dot, r_dot)
                 work.scratch[scratch_offset + c * SCRATCH.size + SCRATCH.z_dot] = z_dot
             surface_columns(faces, dots, work, scratch_offset, face_offset, attributes, m, r)

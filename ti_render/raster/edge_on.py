@@ -29,14 +29,14 @@ def _depth_slope(a0, a1, a2, inverse_depths):
 
 @differentiable(constant=["edge_on_slope"])
 def _steepness(a0, a1, a2, inverse_depths, edge_on_slope):
-    """s, for a face whose depth gradient is above ``edge_on_slope`` (whose depth gradient must not be zero)."""
+    """The steepness s of a face whose slope is above ``edge_on_slope``; its depth gradient must not be zero."""
     area, gradient = _depth_slope(a0, a1, a2, inverse_depths)
     return 1.0 - smoothstep(area * area * (edge_on_slope * edge_on_slope) * inverse(gradient.dot(gradient)))
 
 
 @ti.func
 def is_steep(a0, a1, a2, inverse_depths, edge_on_slope):
-    """Whether s > 0: the depth gradient of a face is above ``edge_on_slope``."""
+    """Whether s > 0: the slope of a face is above ``edge_on_slope``."""
     e1, e2 = a1 - a0, a2 - a0
     gradient = e1 * (inverse_depths[2] - inverse_depths[0]) - e2 * (inverse_depths[1] - inverse_depths[0])
     area = (e1[0] * e2[1] - e1[1] * e2[0]) * (inverse_depths[0] + inverse_depths[1] + inverse_depths[2]) / 3.0
@@ -59,7 +59,7 @@ def face_steepness_gradient(a0, a1, a2, inverse_depths, edge_on_slope):
     if is_steep(a0, a1, a2, inverse_depths, edge_on_slope):
         linearized = _steepness.linearize(a0, a1, a2, inverse_depths, edge_on_slope)
         result = linearized.value
-        a0_bar, a1_bar, a2_bar, inverse_bar, _steepest_bar = linearized.vjp(1.0)
+        a0_bar, a1_bar, a2_bar, inverse_bar, _edge_on_slope_bar = linearized.vjp(1.0)
         a0_gradient, a1_gradient, a2_gradient, depth_gradient = (
             a0_bar,
             a1_bar,

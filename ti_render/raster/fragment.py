@@ -214,7 +214,7 @@ def edge_parameter_adjoint(p, a, b, t, inverse_squared_length, t_bar):
 
 
 @ti.func
-def fragment(p, triangle: ti.template(), radius, inverse_sigma):
+def fragment_at(p, triangle: ti.template(), radius, inverse_sigma):
     """The ``Fragment`` of a triangle at the pixel centre ``p``; ``radius`` is the cut-off, sqrt(CUT_OFF sigma)."""
     sigmoid, tail_exponent, log_derivative, logit = 0.0, 0.0, 0.0, 0.0
     b = vec3(0)
@@ -252,17 +252,17 @@ def perspective(b, inverse_depths):
 
 
 @ti.func
-def barycentrics_adjoint(p, triangle: ti.template(), hit: ti.template(), b_bar):
-    """Adjoints of the screen corners from the adjoint of the barycentrics of the ``Fragment`` ``hit``."""
+def barycentrics_adjoint(p, triangle: ti.template(), fragment: ti.template(), b_bar):
+    """Adjoints of the screen corners from the adjoint of the barycentrics of the ``Fragment`` ``fragment``."""
     a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
-    b, inverse_squared_lengths = hit.barycentrics, triangle.inverse_squared_lengths
-    if hit.inside == 1:
+    b, inverse_squared_lengths = fragment.barycentrics, triangle.inverse_squared_lengths
+    if fragment.inside == 1:
         a0_bar, a1_bar, a2_bar = sub_areas_adjoint(p, triangle, (b_bar - b.dot(b_bar)) * triangle.inverse_area)
-    elif hit.edge == 0:
+    elif fragment.edge == 0:
         a1_bar, a2_bar = edge_parameter_adjoint(
             p, triangle.a1, triangle.a2, b[2], inverse_squared_lengths[0], b_bar[2] - b_bar[1]
         )
-    elif hit.edge == 1:
+    elif fragment.edge == 1:
         a2_bar, a0_bar = edge_parameter_adjoint(
             p, triangle.a2, triangle.a0, b[0], inverse_squared_lengths[1], b_bar[0] - b_bar[2]
         )
@@ -290,19 +290,19 @@ def boundary_point(p, triangle: ti.template(), edge):
 
 
 @ti.func
-def distance_gradient(p, triangle: ti.template(), hit: ti.template(), inverse_sigma):
+def distance_gradient(p, triangle: ti.template(), fragment: ti.template(), inverse_sigma):
     """Gradient of x = +-d^2 / sigma by the boundary point (a vector), and that point's barycentrics: x_dot is their product
     with the corners' tangents, sum b_k gradient . a_k_dot, as d^2 is least at the boundary point."""
-    b = boundary_point(p, triangle, hit.edge)
+    b = boundary_point(p, triangle, fragment.edge)
     gradient = (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * (2.0 * inverse_sigma)
-    if hit.inside == 1:
+    if fragment.inside == 1:
         gradient = -gradient
     return gradient, b
 
 
 @ti.func
-def distance_adjoint(p, triangle: ti.template(), hit: ti.template(), logit_bar, inverse_sigma):
+def distance_adjoint(p, triangle: ti.template(), fragment: ti.template(), logit_bar, inverse_sigma):
     """Adjoints of the screen corners from the adjoint of x = +-d^2 / sigma."""
-    gradient, b = distance_gradient(p, triangle, hit, inverse_sigma)
+    gradient, b = distance_gradient(p, triangle, fragment, inverse_sigma)
     gradient *= logit_bar
     return gradient * b[0], gradient * b[1], gradient * b[2]

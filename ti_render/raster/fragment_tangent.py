@@ -16,20 +16,20 @@ def _edge_parameter_tangent(p, a, b, t, inverse_squared_length, a_dot, b_dot):
 
 
 @ti.func
-def barycentrics_tangent(p, triangle: ti.template(), hit: ti.template(), a0_dot, a1_dot, a2_dot):
-    """Tangent of the barycentrics of ``hit`` from the tangents d0, d1, d2 of the corners relative to the pixel."""
-    b_dot, b, inverse_squared_lengths = vec3(0), hit.barycentrics, triangle.inverse_squared_lengths
-    if hit.inside == 1:
+def barycentrics_tangent(p, triangle: ti.template(), fragment: ti.template(), a0_dot, a1_dot, a2_dot):
+    """Tangent of the barycentrics of ``fragment`` from the tangents d0, d1, d2 of the corners relative to the pixel."""
+    b_dot, b, inverse_squared_lengths = vec3(0), fragment.barycentrics, triangle.inverse_squared_lengths
+    if fragment.inside == 1:
         d, u, v = p - triangle.a0, triangle.a1 - triangle.a0, triangle.a2 - triangle.a0
         u_dot, v_dot = a1_dot - a0_dot, a2_dot - a0_dot
         area2_dot = cross2(u_dot, d) - cross2(u, a0_dot)
         area1_dot = -cross2(a0_dot, v) + cross2(d, v_dot)
         area_dot = cross2(u_dot, v) + cross2(u, v_dot)
         b_dot = (vec3(area_dot - area1_dot - area2_dot, area1_dot, area2_dot) - b * area_dot) * triangle.inverse_area
-    elif hit.edge == 0:
+    elif fragment.edge == 0:
         t_dot = _edge_parameter_tangent(p, triangle.a1, triangle.a2, b[2], inverse_squared_lengths[0], a1_dot, a2_dot)
         b_dot = vec3(0.0, -t_dot, t_dot)
-    elif hit.edge == 1:
+    elif fragment.edge == 1:
         t_dot = _edge_parameter_tangent(p, triangle.a2, triangle.a0, b[0], inverse_squared_lengths[1], a2_dot, a0_dot)
         b_dot = vec3(t_dot, 0.0, -t_dot)
     else:

@@ -10,8 +10,8 @@ b:
 
 (Liu et al., Soft Rasterizer, ICCV 2019, eq. 2-3; A in place of their 1 - prod_j (1 - D_j), which depends on the triangulation;
 the running rescaling is Milakov and Gimelshein, Online normalizer calculation for softmax, 2018, eq. 5.) Faces and
-pixels are visited by the ``walk``. The state of a pixel between faces lies in pixel_state, which exists for the tiles that have
-faces; a tile without faces shows the backdrop. The colours of fragments far behind the least depth so far are not computed.
+pixels are visited by the ``walk``. The state of a pixel between faces is stored in pixel_state, which exists for the tiles that
+have faces; a tile without faces shows the backdrop. Colours of fragments far behind the least depth so far are not computed.
 To avoid underflow where D is very small, the factor exp(-tail) of D = sigmoid exp(-tail) (``Fragment``) is treated as a greater
 depth, z + tail / beta, and zmin is the least of those.
 
@@ -24,7 +24,7 @@ from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
 from ti_render.raster.coverage import face_coverage, union_coverage
 from ti_render.raster.edge_on import face_steepness, mixed_barycentrics
-from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.fragment import fragment_at, perspective
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.shading.surface import face_attributes, surface_colour
@@ -81,7 +81,7 @@ class Blending(TilePass):
 
     @ti.func
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
-        """The backdrop is the first in the softmax."""
+        """Start the softmax with the backdrop."""
         inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
         depth, e_ground, e_background = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, 0)
         weight, i = e_ground + e_background, pixel.index
@@ -108,22 +108,24 @@ class Blending(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Add the coverage and the colour of a fragment."""
         i, p, state, side_column = pixel.index, pixel.centre, face.state, face.state.side_column
-        hit = fragment(p, face.triangle, tile.radius, tile.inverse_sigma)
-        coverage = face.fade * face_coverage(p, face.triangle, hit.distances, face.code, tile.radius)
+        fragment = fragment_at(p, face.triangle, tile.radius, tile.inverse_sigma)
+        coverage = face.fade * face_coverage(p, face.triangle, fragment.distances, face.code, tile.radius)
         if coverage != 0:
             self.pixel_state[i * STATE_SIZE + side_column] = self.pixel_state[i * STATE_SIZE + side_column] + coverage
-        probability = hit.sigmoid * face.fade
+        probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
             # A face so far behind that its softmax weight is zero contributes coverage and no colour.
             if (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - state.min_depth) * tile.inverse_temperature > ti.static(
                 min_exponent()
             ):
-                b, _edge_average = mixed_barycentrics(p, face.triangle, hit.barycentrics, state.steepness, tile.inverse_sigma)
+                b, _edge_average = mixed_barycentrics(
+                    p, face.triangle, fragment.barycentrics, state.steepness, tile.inverse_sigma
+                )
                 r, z = perspective(b, face.triangle.inverse_depths)
-                exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+                exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
                 if exponent > ti.static(min_exponent()):
                     colour = surface_colour(self.faces, state.attributes, tile.image, r, z)
-                    _blend(self.pixel_state, i, probability, z, hit.tail_exponent, colour, tile.inverse_temperature)
+                    _blend(self.pixel_state, i, probability, z, fragment.tail_exponent, colour, tile.inverse_temperature)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):

@@ -16,7 +16,7 @@ from ti_render.arrays import FLAG, UNIFORM, FaceArrays, Faces
 from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
-from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fragment, perspective, vec2
+from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fragment_at, perspective, vec2
 from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
@@ -185,21 +185,21 @@ class BlendingAdjoint(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Adjoints of coverage and colour of a fragment."""
         i, p, sums, triangle = pixel.index, pixel.centre, face.state, face.triangle
-        hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
+        fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
         a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
         coverage_bar = face.fade * self.pixel_bar[i * PIXEL_BAR_SIZE + sums.side_column]
         if coverage_bar != 0 and ti.abs(face.code) & 7 != 0:
-            gradient = face_coverage_gradient(p, triangle, hit.distances, face.code, tile.radius)
+            gradient = face_coverage_gradient(p, triangle, fragment.distances, face.code, tile.radius)
             a0_bar, a1_bar, a2_bar = gradient.a0 * coverage_bar, gradient.a1 * coverage_bar, gradient.a2 * coverage_bar
             tile.state.sigma_bar += gradient.sigma * tile.inverse_sigma * coverage_bar
             if face.fade < 1:
-                sums.fade_bar += coverage_bar * face_coverage(p, triangle, hit.distances, face.code, tile.radius)
-        probability = hit.sigmoid * face.fade
+                sums.fade_bar += coverage_bar * face_coverage(p, triangle, fragment.distances, face.code, tile.radius)
+        probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
             log_probability_bar = 0.0
-            mixed, edge_average = mixed_barycentrics(p, triangle, hit.barycentrics, sums.steepness, tile.inverse_sigma)
+            mixed, edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, sums.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
             if exponent > ti.static(min_exponent()):
                 weight = probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
                 c_in_bar = get3(self.pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
@@ -207,7 +207,7 @@ class BlendingAdjoint(TilePass):
                     log_weight_bar, b_bar = self.colour_adjoint(tile, face, i, r, z, c_in_bar, weight)
                     log_probability_bar += log_weight_bar
                     sums.depths_bar -= b_bar * mixed * triangle.inverse_depths
-                    a0_term, a1_term, a2_term = barycentrics_adjoint(p, triangle, hit, b_bar * (1.0 - sums.steepness))
+                    a0_term, a1_term, a2_term = barycentrics_adjoint(p, triangle, fragment, b_bar * (1.0 - sums.steepness))
                     a0_bar += a0_term
                     a1_bar += a1_term
                     a2_bar += a2_term
@@ -220,15 +220,15 @@ class BlendingAdjoint(TilePass):
                         a1_bar += a1_average_term
                         a2_bar += a2_average_term
                         tile.state.sigma_bar -= inverse_sigma_bar * tile.inverse_sigma * tile.inverse_sigma
-                        sums.steepness_bar += b_bar.dot(edge_average - hit.barycentrics)
+                        sums.steepness_bar += b_bar.dot(edge_average - fragment.barycentrics)
             sums.fade_bar += log_probability_bar
-            logit_bar = hit.log_derivative * log_probability_bar
+            logit_bar = fragment.log_derivative * log_probability_bar
             if logit_bar != 0:
-                a0_term, a1_term, a2_term = distance_adjoint(p, triangle, hit, logit_bar, tile.inverse_sigma)
+                a0_term, a1_term, a2_term = distance_adjoint(p, triangle, fragment, logit_bar, tile.inverse_sigma)
                 a0_bar += a0_term
                 a1_bar += a1_term
                 a2_bar += a2_term
-                tile.state.sigma_bar -= logit_bar * hit.logit * tile.inverse_sigma
+                tile.state.sigma_bar -= logit_bar * fragment.logit * tile.inverse_sigma
         sums.a0_bar += a0_bar
         sums.a1_bar += a1_bar
         sums.a2_bar += a2_bar

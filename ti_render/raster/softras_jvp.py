@@ -16,7 +16,7 @@ from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, 
 from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, inverse_temperature_tangent, pixel_tangent
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
-from ti_render.raster.fragment import distance_gradient, fragment, perspective, vec2
+from ti_render.raster.fragment import distance_gradient, fragment_at, perspective, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
 from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
@@ -183,18 +183,18 @@ class BlendingTangents(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Add a fragment's contribution to the tangents of the pixel to pixel_dot."""
         i, p, m, triangle, state = pixel.index, pixel.centre, tile.image, face.triangle, face.state
-        hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
+        fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
         c_in = get3(self.pixel_state, i * STATE_SIZE + COLOUR)
         if tile.state.any_moving == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
             colour_difference = vec3(0)
             if self.faces.softmax_only == 0:
                 colour_difference = c_in - self.backdrop_colour(m, pixel)
-            self.add_coverage(tile, face, pixel, hit.distances, colour_difference)
-        probability = hit.sigmoid * face.fade
+            self.add_coverage(tile, face, pixel, fragment.distances, colour_difference)
+        probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
-            mixed, edge_average = mixed_barycentrics(p, triangle, hit.barycentrics, state.steepness, tile.inverse_sigma)
+            mixed, edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, state.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
             weight = 0.0
             face_weight = 1.0
             if self.faces.softmax_only == 0:
@@ -204,21 +204,22 @@ class BlendingTangents(TilePass):
                 weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
                 if weight > 0 and tile.state.any_moving == 1:
                     colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
-            gradient, boundary_barycentrics = distance_gradient(p, triangle, hit, tile.inverse_sigma)
+            gradient, boundary_barycentrics = distance_gradient(p, triangle, fragment, tile.inverse_sigma)
             for c in range(tile.state.columns):
                 if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     offset = tile.state.scratch_offset + c * SCRATCH.size
                     sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
                     p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
                     a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_offset, c, p_dot)
-                    log_probability_dot = hit.log_derivative * gradient.dot(
+                    log_probability_dot = fragment.log_derivative * gradient.dot(
                         a0_dot * boundary_barycentrics[0] + a1_dot * boundary_barycentrics[1] + a2_dot * boundary_barycentrics[2]
                     )
                     log_probability_dot += (
-                        face.log_fade_gradient.dot(depths_dot) - hit.log_derivative * hit.logit * tile.inverse_sigma * sigma_dot
+                        face.log_fade_gradient.dot(depths_dot)
+                        - fragment.log_derivative * fragment.logit * tile.inverse_sigma * sigma_dot
                     )
                     if weight > 0:
-                        b_dot = barycentrics_tangent(p, triangle, hit, a0_dot, a1_dot, a2_dot)
+                        b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
                         if state.steepness > 0:
                             edge_average_dot = edge_average_point.jvp(
                                 (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
@@ -231,7 +232,7 @@ class BlendingTangents(TilePass):
                             )
                             steepness_dot += state.steepness_by_depths.dot(depths_dot)
                             b_dot += (edge_average_dot - b_dot) * state.steepness + (
-                                edge_average - hit.barycentrics
+                                edge_average - fragment.barycentrics
                             ) * steepness_dot
                         r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
                         put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)

@@ -5,7 +5,7 @@ from typing import Any
 from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import min_exponent
 from ti_render.raster.edge_on import face_steepness, mixed_barycentrics
-from ti_render.raster.fragment import fragment, perspective
+from ti_render.raster.fragment import fragment_at, perspective
 from ti_render.raster.softras import MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
@@ -56,12 +56,12 @@ class WeightPass(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Count or write a fragment."""
         i, p, triangle = pixel.index, pixel.centre, face.triangle
-        hit = fragment(p, triangle, tile.radius, tile.inverse_sigma)
-        probability = hit.sigmoid * face.fade
+        fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
+        probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
-            b, _edge_average = mixed_barycentrics(p, triangle, hit.barycentrics, face.state.steepness, tile.inverse_sigma)
+            b, _edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, face.state.steepness, tile.inverse_sigma)
             r, z = perspective(b, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - hit.tail_exponent
+            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
             if exponent > ti.static(min_exponent()):
                 face_weight = pixel_alpha(self.pixel_state, i)
                 if self.faces.softmax_only == 1:

@@ -165,9 +165,9 @@ def depth_in_mesh(world: ti.template(), j, x, radius):
 def largest_maxima(world: ti.template(), j, c, k, h, radius, low, high, step):
     """The two largest local maxima of the depth times its window on the part [low, high] of a line in a mesh.
 
-    A convex mesh has several, too: along a line that crosses a ridge at a small angle the spline is wavy. Points on the line are
-    ``step`` apart, and farther outside, where no point is inside that is closer than the distance. A parabola through three of
-    them estimates the position and the value of a maximum.
+    Even a convex mesh can have several: along a line that crosses a ridge at a small angle the spline is wavy. Points on the line
+    are ``step`` apart, and farther outside, where no point is inside that is closer than the distance. A parabola through three
+    of them estimates the position and the value of a maximum.
 
     Returns:
         Two rows (estimated maximum [m], its position, the samples before and after it [m]), the larger one first.

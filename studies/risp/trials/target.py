@@ -75,7 +75,7 @@ def _path_traced(
 
     domain = replace(task.domains.target, samples=settings["samples"])
     film = domain.film(scene, placement, seed=number)
-    _same_film(folder, settings | {"domain": domain.to_json(), "appearance": film.look})
+    _same_film(folder, settings | {"domain": domain.to_json(), "appearance": film.appearance})
     write_photoreal_frames(folder, film, fps=scene.fps, masks=False)
     return folder / FRAMES
 

@@ -84,7 +84,7 @@ def test_a_look_is_taken_from_a_file(risp: Risp, tmp_path: Path) -> None:
     assert settings["renderer"]["appearance"]["numbers"]["block.roughness"] == 0.31
     assert (tmp_path / "run" / "appearance.json").read_text() == (tmp_path / "look.json").read_text()
     (tmp_path / "other.json").write_text(draw_appearance(["cube"], seed=5).to_json())
-    wrong = {"other.json": "'block.roughness'", "none.json": "none.json cannot be read", "small.py": "no drawn look"}
+    wrong = {"other.json": "'block.roughness'", "none.json": "none.json cannot be read", "small.py": "no drawn appearance"}
     for name, culprit in wrong.items():
         status, _, err = risp(*FILM[:-1], "new", "--appearance", name)
         assert status == 2 and culprit in err and not (tmp_path / "new").exists()

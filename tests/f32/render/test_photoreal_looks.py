@@ -11,7 +11,7 @@ import pytest
 from tests.reference.photoreal_inputs import QUAD, QUAD_FACES, camera_row, made, needs_mitsuba, topology, two_boxes
 from ti_render import RasterSettings
 from ti_render.photoreal import Appearance, MitsubaRenderer, MitsubaSettings, draw_appearance
-from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, RANGES, SKIES, tint
+from ti_render.photoreal.appearance import BODY_RANGES, PATTERNS, SCENE_RANGES, SKIES, tint
 from ti_render.photoreal.ground import Ground
 from ti_render.photoreal.lamps import LAMPS, lamps_of
 from ti_render.photoreal.lights import environment_directions
@@ -27,7 +27,7 @@ def test_a_look_is_drawn_again_and_read_again() -> None:
     assert look == draw_appearance(["a", "b"], seed=7) and look != draw_appearance(["a", "b"], seed=8)
     assert Appearance.from_json(look.to_json()) == look
     assert json.loads(look.to_json())["numbers"]["a.roughness"] == look.numbers["a.roughness"]
-    assert set(look.numbers) == {*RANGES, *(f"{body}.{name}" for body in "ab" for name in BODY_RANGES)}
+    assert set(look.numbers) == {*SCENE_RANGES, *(f"{body}.{name}" for body in "ab" for name in BODY_RANGES)}
     assert {"roughness", "metallic", "specular"} <= set(look.body("b"))
 
 
@@ -38,7 +38,7 @@ def test_another_body_changes_no_other_number() -> None:
 
 def test_draws_fill_their_ranges() -> None:
     looks = [draw_appearance(["a"], seed=seed) for seed in range(200)]
-    for name, (low, high) in {**RANGES, **{f"a.{entry}": span for entry, span in BODY_RANGES.items()}}.items():
+    for name, (low, high) in {**SCENE_RANGES, **{f"a.{entry}": span for entry, span in BODY_RANGES.items()}}.items():
         drawn = np.array([look.numbers[name] for look in looks])
         assert low <= drawn.min() < low + 0.05 * (high - low) and high - 0.05 * (high - low) < drawn.max() <= high, name
     assert {look.choices["sky.kind"] for look in looks} == set(SKIES)
@@ -64,7 +64,7 @@ def test_wrong_ranges_are_refused(ranges: dict[str, tuple[float, float]], seed: 
 @pytest.mark.parametrize(
     ("change", "culprit"),
     [
-        (lambda content: content.pop("numbers"), "is no drawn look"),
+        (lambda content: content.pop("numbers"), "is no drawn appearance"),
         (lambda content: content["numbers"].pop("key.size"), "has no number 'key.size'"),
         (lambda content: content["numbers"].pop("a.roughness"), "has no number 'a.roughness'"),
         (lambda content: content["choices"].update({"sky.kind": "night"}), "has sky.kind 'night': choose one of day"),
@@ -184,7 +184,7 @@ def test_drawn_colours_replace_or_tint_those_of_the_scene() -> None:
     for colors in ("keep", "tint", "draw"):
         look = draw_appearance(["body0", "body1", "static"], seed=0, ranges=ranges, colors=colors)
         options = MitsubaSettings(samples=8, variant="scalar_rgb")
-        picture = MitsubaRenderer(two_boxes(), settings, options=options, look=look).picture(0)
+        picture = MitsubaRenderer(two_boxes(), settings, options=options, appearance=look).picture(0)
         seen.append(picture.color[picture.masks["body0"] == 1].mean(axis=0))
     own, tinted, drawn = seen
     assert drawn[0] > 3 * drawn[1] and own[0] < 2 * own[1]
@@ -201,7 +201,7 @@ def test_the_ground_has_cells_of_the_size_and_turn_that_are_asked_for(
     monkeypatch.setattr("ti_render.photoreal.renderer.ground_object", lambda mitsuba, ground, material: laid.append(ground))
     settings = RasterSettings(width=40, height=32, near=0.1, far=10.0, ground=ground)
     look, scalar = draw_appearance(["body0", "body1", "static"], seed=3), Variant("scalar_rgb", None, "for a test")
-    film = MitsubaRenderer(two_boxes(), settings, options=MitsubaSettings(floor=ground is None), look=look, variant=scalar)
+    film = MitsubaRenderer(two_boxes(), settings, options=MitsubaSettings(floor=ground is None), appearance=look, variant=scalar)
     film._floor = object()
     film._drawn_ground(None, 0)
     (center, radius), (floor,) = film._ball, laid
@@ -228,7 +228,7 @@ def test_a_floor_lies_below_a_scene_without_ground() -> None:
     pictures = []
     for floor in (False, True):
         options = MitsubaSettings(samples=16, floor=floor, variant="scalar_rgb")
-        pictures.append(MitsubaRenderer(inputs, settings, options=options, look=look).picture(0))
+        pictures.append(MitsubaRenderer(inputs, settings, options=options, appearance=look).picture(0))
     without, with_floor = pictures
     below = np.s_[-4:]
     assert np.abs(with_floor.color[below] - without.color[below]).mean() > 0.05

@@ -245,7 +245,7 @@ def test_masks_are_the_same_beside_another_scene(variant: str) -> None:
         for _ in range(2)
     )
     wanted = alone.picture(0).masks
-    alone._stage.close()  # its numbers go to the other scene, and those of the next stage begin after them
+    alone._scene.close()  # its numbers go to the other scene, and those of the next stage begin after them
     other = load_mitsuba(alone.variant).load_dict({"type": "scene", "first": {"type": "sphere"}, "second": {"type": "sphere"}})
     found = beside.picture(0).masks
     assert len(other.shapes()) == 2 and sum(mask.max() == 1 for mask in wanted.values()) >= 2

@@ -105,4 +105,4 @@ def test_wrong_settings_are_refused(setting: dict[str, object], culprit: str) ->
 def test_a_film_that_cannot_be_made_is_refused(quantity: str, options: MitsubaSettings, culprit: str) -> None:
     settings = RasterSettings(width=8, height=8, quantity=quantity)
     with pytest.raises(UserError, match=culprit):
-        MitsubaRenderer(two_boxes(), settings, options=options, look=draw_appearance(["body0", "static"], seed=0))
+        MitsubaRenderer(two_boxes(), settings, options=options, appearance=draw_appearance(["body0", "static"], seed=0))

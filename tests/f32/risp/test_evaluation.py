@@ -166,7 +166,7 @@ def test_a_drawn_film_keeps_to_the_domains_ranges(cube):
     scene, task = cube
     poses = sampled_states(scene, task, 1, np.random.default_rng(0))
     film = PhotorealDomain(ranges={"key.elevation": (0.9, 0.9)}, colors="draw", samples=4).film(scene, poses[None], seed=3)
-    assert film.look.numbers["key.elevation"] == 0.9 and film.look.colors == "draw" and film.options.samples == 4
+    assert film.appearance.numbers["key.elevation"] == 0.9 and film.appearance.colors == "draw" and film.options.samples == 4
     with_masks, without = film.picture(0), film.picture(0, masks=False)
     assert set(with_masks.masks) == {"die"} and not without.masks
     assert (with_masks.color == without.color).all()

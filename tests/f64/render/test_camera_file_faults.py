@@ -128,7 +128,7 @@ def test_original_world_faults(tmp_path, changes, words):
         ({"cameras": "1 PINHOLE 640 480 1 nan 1 1\n"}, ["line 2", "the parameters: not all entries are finite"]),
         ({"cameras": "1 PINHOLE 640 480 1 0 1 1\n"}, ["images.txt, line 2", "fy is 0"]),
         ({"cameras": "1 PINHOLE\n"}, ["too few words", "MODEL WIDTH"]),
-        ({"cameras": "1 PINHOLE 9 9 1 1 1 1\n" * 2}, ["line 3", "the camera 1 stands twice"]),
+        ({"cameras": "1 PINHOLE 9 9 1 1 1 1\n" * 2}, ["line 3", "the camera 1 is listed twice"]),
         ({"images": ""}, ["no images"]),
         ({"images": "1 1 0 0 0 0 0 0 1\n\n"}, ["images.txt, line 2", "too few words"]),
         ({"images": "1 1 0 0 0 0 0 0 4 a.png\n\n"}, ["'a.png' has the camera 4", "cameras.txt has 1"]),

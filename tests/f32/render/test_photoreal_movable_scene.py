@@ -12,7 +12,7 @@ from tests.reference.photoreal_inputs import camera_row, made, needs_mitsuba, to
 from ti_render import RasterSettings, RenderInputs
 from ti_render.photoreal import MitsubaRenderer, MitsubaSettings, choose_variant
 from ti_render.photoreal.geometry import submeshes_of
-from ti_render.photoreal.stage import Stage, stage_key
+from ti_render.photoreal.movable_scene import MovableScene, scene_key
 from ti_render.photoreal.variant import load_mitsuba
 
 MOVED = np.array([
@@ -43,18 +43,18 @@ def settings_of(**options: object) -> RasterSettings:
     return RasterSettings(**({"width": 20, "height": 16, "near": 0.1, "far": 10.0, "ground": "plain"} | options))
 
 
-def assert_as_alone(inputs: RenderInputs, settings: RasterSettings, options: MitsubaSettings) -> list[Stage]:
-    """Compares every picture of a film with that of a film that makes no other one; the stages of the film."""
-    film, stages, pictures = MitsubaRenderer(inputs, settings, options=options), [], []
+def assert_as_alone(inputs: RenderInputs, settings: RasterSettings, options: MitsubaSettings) -> list[MovableScene]:
+    """Compares every picture of a film with that of a film that makes no other one; the scenes of the film."""
+    film, scenes, pictures = MitsubaRenderer(inputs, settings, options=options), [], []
     for image in range(len(film)):
         pictures.append(film.picture(image))
-        stages.append(film._stage)
+        scenes.append(film._scene)
     for image, picture in enumerate(pictures):
         alone = MitsubaRenderer(inputs, settings, options=options).picture(image)
         np.testing.assert_array_equal(picture.color, alone.color)
         for name in film.bodies:
             np.testing.assert_array_equal(picture.masks[name], alone.masks[name])
-    return stages
+    return scenes
 
 
 @needs_mitsuba
@@ -69,8 +69,8 @@ def test_pictures_of_a_kept_scene_are_those_of_new_ones(variant: str, case: str)
     look = {"look": "match"} if case == "match" else {"floor": case == "floor"}
     settings = settings_of(ground=None) if case in ("floor", "no floor") else settings_of()
     options = MitsubaSettings(samples=8, variant=variant, seed=3, **look)
-    stages = assert_as_alone(moving_bodies(smooth=case == "smooth"), settings, options)
-    assert stages[0] is stages[1] is stages[2] and not stages[0].is_open
+    scenes = assert_as_alone(moving_bodies(smooth=case == "smooth"), settings, options)
+    assert scenes[0] is scenes[1] is scenes[2] and not scenes[0].is_open
 
 
 @needs_mitsuba
@@ -96,12 +96,12 @@ def test_films_take_turns() -> None:
     """Only the newest stage is open, and a film whose stage was closed makes another, with the same pictures."""
     options = MitsubaSettings(samples=4, variant="scalar_rgb", look="match")
     one, other = (MitsubaRenderer(moving_bodies(), settings_of(), options=options) for _ in range(2))
-    pictures, stages = [], []
+    pictures, scenes = [], []
     for image in (0, 1):
         for film in (one, other):
             pictures.append(film.picture(image).color)
-            stages.append(film._stage)
-    assert len({id(stage) for stage in stages}) == 4 and [stage.is_open for stage in stages] == [False, False, False, True]
+            scenes.append(film._scene)
+    assert len({id(stage) for stage in scenes}) == 4 and [stage.is_open for stage in scenes] == [False, False, False, True]
     np.testing.assert_array_equal(pictures[0], pictures[1])
     np.testing.assert_array_equal(pictures[2], pictures[3])
     assert not np.array_equal(pictures[0], pictures[2])
@@ -116,9 +116,9 @@ def test_what_changes_beside_the_places_makes_a_new_scene() -> None:
     for changed in ({"camera": camera}, {"albedo": albedo}):
         inputs = moving_bodies(**changed)
         assert_as_alone(inputs, settings_of(), options)
-        keys = [stage_key(inputs, image, submeshes_of(inputs, image)) for image in range(3)]
+        keys = [scene_key(inputs, image, submeshes_of(inputs, image)) for image in range(3)]
         assert keys[0] != keys[1] and keys[1] != keys[2]
     same = moving_bodies()
     other = replace(same, ambient=np.float32([[0.4, 0.4, 0.3]]))
-    keys = [stage_key(inputs, image, submeshes_of(inputs, image)) for inputs in (same, other) for image in range(3)]
+    keys = [scene_key(inputs, image, submeshes_of(inputs, image)) for inputs in (same, other) for image in range(3)]
     assert len(set(keys)) == 2

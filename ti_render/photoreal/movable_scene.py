@@ -25,8 +25,8 @@ _MOVING_INPUTS = ("vertices_rest", "body_q")  # determine the positions of the s
 _SUBMESH_INPUTS = ("albedo", "uv")  # determine their colours and uv
 
 
-def stage_key(inputs: RenderInputs, image: int, submeshes: Sequence[Submesh]) -> bytes:
-    """Checksum of all data that pictures of one stage share: everything except the positions of the vertices.
+def scene_key(inputs: RenderInputs, image: int, submeshes: Sequence[Submesh]) -> bytes:
+    """Checksum of all data that pictures of one ``MovableScene`` share: everything except the positions of the vertices.
 
     Args:
         inputs: of the pictures.
@@ -44,44 +44,44 @@ def stage_key(inputs: RenderInputs, image: int, submeshes: Sequence[Submesh]) ->
     return checksum.digest()
 
 
-class Stage:
+class MovableScene:
     """A scene whose meshes "part0", "part1" ... can be moved, and one camera.
 
-    Only the newest stage can be used. Dr.Jit traces the materials of all existing scenes into each rendering: a process with
-    several scenes would spend its time on compilation. A new stage closes the previous one.
+    Only the newest of these scenes can be used. Dr.Jit traces the materials of all existing scenes into each rendering: a process
+    with several scenes would spend its time on compilation. A new scene closes the previous one.
     """
 
-    _open: weakref.ref[Stage] | None = None
+    _open: weakref.ref[MovableScene] | None = None
 
     def __init__(
-        self, mitsuba: Any, content: Callable[[], Mapping[str, Any]], *, key: bytes, camera: np.ndarray, film: Film, near: float,
+        self, mitsuba: Any, describe: Callable[[], Mapping[str, Any]], *, key: bytes, camera: np.ndarray, film: Film, near: float,
         far: float,
     ) -> None:  # fmt: skip
-        """Close the stage that is open, and load the scene.
+        """Close the scene that is open, and load this one.
 
         Args:
             mitsuba: the module.
-            content: returns Mitsuba's description of the scene.
-            key: from ``stage_key``.
+            describe: returns Mitsuba's description of the scene.
+            key: from ``scene_key``.
             camera: [16] camera row.
             film: from ``film_of``.
             near, far: depths [m] of the clipping planes.
         """
-        previous_stage = Stage._open() if Stage._open is not None else None
-        if previous_stage is not None:
-            previous_stage.close()
+        previous_scene = MovableScene._open() if MovableScene._open is not None else None
+        if previous_scene is not None:
+            previous_scene.close()
         self.key = key
         self._mitsuba, self._camera, self._film, self._near, self._far = mitsuba, camera, film, near, far
         # Parallel loading can deadlock (mitsuba-renderer/drjit, issue 524).
-        self.scene = mitsuba.load_dict(dict(content()), parallel=False)
+        self.scene = mitsuba.load_dict(dict(describe()), parallel=False)
         self._parameters = mitsuba.traverse(self.scene)
         self._render_functions: dict[tuple[str, int, int], Callable[[int], Any]] = {}
-        self._moved = False
-        Stage._open = weakref.ref(self)
+        self._has_moved = False
+        MovableScene._open = weakref.ref(self)
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be used."""
+        """Whether the scene can be used."""
         return self.scene is not None
 
     def close(self) -> None:
@@ -91,8 +91,8 @@ class Stage:
 
     def move(self, submeshes: Sequence[Submesh]) -> None:
         """Move the vertices to the positions of other submeshes with the same key."""
-        if not self._moved:  # from the second picture, freezing saves time
-            self._moved = True
+        if not self._has_moved:  # from the second picture, freezing saves time
+            self._has_moved = True
             self._render_functions.clear()
         for number, submesh in enumerate(submeshes):
             for name, array in (("vertex_positions", submesh.positions), ("vertex_normals", submesh.normals)):
@@ -106,7 +106,7 @@ class Stage:
         Vectorised variants number the meshes of all existing scenes, the scalar one those of each scene.
         """
         names = [shape.id() for shape in self.scene.shapes()]
-        if not self._traced:
+        if not self._is_traced:
             return dict(enumerate(names, start=1))
         import drjit
 
@@ -121,7 +121,7 @@ class Stage:
             integrator: Mitsuba's description of it; one of each type.
             samples: of every pixel of the film.
             seed: of the random numbers.
-            finer: the film gets so many pixels for each of its pixels and axis.
+            supersampling: factor of the number of film pixels along each axis.
         """
         key = (integrator["type"], samples, supersampling)
         if key not in self._render_functions:
@@ -132,29 +132,30 @@ class Stage:
         """A function of the seed that renders the scene in its state at the call."""
         mitsuba, scene = self._mitsuba, self.scene  # no reference to self, so that closing frees the scene at once
         camera = sensor_dict(mitsuba, self._camera, self._film, near=self._near, far=self._far, supersampling=supersampling)
-        sensor, path = mitsuba.load_dict(camera), mitsuba.load_dict(dict(integrator))
+        sensor, loaded_integrator = mitsuba.load_dict(camera), mitsuba.load_dict(dict(integrator))
 
-        def render_frame(scene: Any, sensor: Any, path: Any, seed: Any) -> Any:
-            return mitsuba.render(scene, sensor=sensor, integrator=path, spp=samples, seed=seed)
+        def render_frame(scene: Any, sensor: Any, loaded_integrator: Any, seed: Any) -> Any:
+            return mitsuba.render(scene, sensor=sensor, integrator=loaded_integrator, spp=samples, seed=seed)
 
-        if not self._traced or not self._moved:
-            return lambda seed: render_frame(scene, sensor, path, seed)
+        if not self._is_traced or not self._has_moved:
+            return lambda seed: render_frame(scene, sensor, loaded_integrator, seed)
         import drjit
 
-        frozen = drjit.freeze(render_frame)
-        return lambda seed: frozen(scene, sensor, path, mitsuba.UInt32(seed))
+        frozen_render = drjit.freeze(render_frame)
+        return lambda seed: frozen_render(scene, sensor, loaded_integrator, mitsuba.UInt32(seed))
 
     @property
-    def _traced(self) -> bool:
+    def _is_traced(self) -> bool:
+        """Whether Dr.Jit traces the renderings of the variant."""
         return not self._mitsuba.variant().startswith("scalar")
 
     def _copy_to_device(self, array: np.ndarray) -> Any:
         """Copy in Mitsuba's memory: a frozen call is retraced when the alignment of borrowed memory changes."""
         numbers = np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
-        if not self._traced:
+        if not self._is_traced:
             return type(self._parameters["part0.vertex_positions"])(numbers)
         import drjit
 
-        copied = self._mitsuba.Float(numbers) + drjit.opaque(self._mitsuba.Float, 0.0)
-        drjit.eval(copied)
-        return copied
+        device_array = self._mitsuba.Float(numbers) + drjit.opaque(self._mitsuba.Float, 0.0)
+        drjit.eval(device_array)
+        return device_array
