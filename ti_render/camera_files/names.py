@@ -12,7 +12,7 @@ def check_names(cameras: Sequence[CameraRecord]) -> None:
     """Check that there is a camera, and that no two share a name.
 
     Raises:
-        UserError: the list is empty, or a name stands twice.
+        UserError: the list is empty, or a name is listed twice.
     """
     if not cameras:
         raise UserError("there are no cameras: at least one is needed")

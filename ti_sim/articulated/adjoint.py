@@ -73,14 +73,14 @@ def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot)
         )
         linear_acceleration -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
         if parent >= 0:
-            j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
+            joint_spin, joint_velocity = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
             w = load_vec3(world.work, b, parent, WORK.spin)
             parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
-            angular_acceleration += parent_angular_acceleration + w.cross(j_w)
+            angular_acceleration += parent_angular_acceleration + w.cross(joint_spin)
             linear_acceleration += (
                 load_vec3(world.work, b, parent, WORK.acceleration + 3)
                 + parent_angular_acceleration.cross(r)
-                + w.cross(w.cross(r) + 2 * j_v)
+                + w.cross(w.cross(r) + 2 * joint_velocity)
             )
         store_vec3(world.work, b, i, WORK.acceleration, angular_acceleration)
         store_vec3(world.work, b, i, WORK.acceleration + 3, linear_acceleration)
@@ -291,28 +291,28 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     virtual_spin_bar = load_vec3(world.work, b, i, WORK.bars + 18)
     virtual_velocity_bar = load_vec3(world.work, b, i, WORK.bars + 21)
     parent_rotation = vec4(0.0, 0.0, 0.0, 1.0)
-    r_bar, j_w_bar, j_v_bar = position_bar, w_bar, v_bar
+    r_bar, joint_spin_bar, joint_velocity_bar = position_bar, w_bar, v_bar
     gravity_bar = vec3(0.0)
     if parent >= 0:
-        j_w, j_v = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
+        joint_spin, joint_velocity = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
         parent_rotation = load_vec4(world.work, b, parent, WORK.quaternion)
         w = load_vec3(world.work, b, parent, WORK.spin)
         parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
         parent_virtual_spin = load_vec3(world.work, b, parent, WORK.virtual)
-        j_w_bar += angular_acceleration_bar.cross(w)
+        joint_spin_bar += angular_acceleration_bar.cross(w)
         coriolis_velocity_bar = linear_acceleration_bar.cross(w)
-        j_v_bar += 2 * coriolis_velocity_bar
+        joint_velocity_bar += 2 * coriolis_velocity_bar
         r_bar += (
             v_bar.cross(w)
             + linear_acceleration_bar.cross(parent_angular_acceleration)
             + coriolis_velocity_bar.cross(w)
             + virtual_velocity_bar.cross(parent_virtual_spin)
         )
-        coriolis_velocity = w.cross(r) + 2 * j_v
+        coriolis_velocity = w.cross(r) + 2 * joint_velocity
         add_vec3(world.work, b, parent, WORK.bars + 3, position_bar)
         add_vec3(
             world.work, b, parent, WORK.bars + 6,
-            w_bar + r.cross(v_bar) + j_w.cross(angular_acceleration_bar) + coriolis_velocity.cross(linear_acceleration_bar)
+            w_bar + r.cross(v_bar) + joint_spin.cross(angular_acceleration_bar) + coriolis_velocity.cross(linear_acceleration_bar)
             + r.cross(coriolis_velocity_bar),
         )  # fmt: skip
         add_vec3(world.work, b, parent, WORK.bars + 9, v_bar)
@@ -325,8 +325,8 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
 
     offset_bar = r_bar  # adjoint of the frame's position in the parent, in world axes
     motion_bar = JointMotionAdjoint(
-        rotation_bar, r_bar, j_w_bar, j_v_bar, angular_acceleration_bar, linear_acceleration_bar, virtual_spin_bar,
-        virtual_velocity_bar,
+        rotation_bar, r_bar, joint_spin_bar, joint_velocity_bar, angular_acceleration_bar, linear_acceleration_bar,
+        virtual_spin_bar, virtual_velocity_bar,
     )  # fmt: skip
     rotation_bar = joint_adjoint(world, states, bar, b, slot, row, i, kind, parent_rotation, motion_bar)
     quaternion = load_vec4(world.link, b, i, LINK.frame_quaternion)

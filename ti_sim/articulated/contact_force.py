@@ -223,15 +223,15 @@ def add_pose_adjoints(
 def shape_travel(world: ti.template(), b, i):
     """Largest distance that a point of link i's shape moves in a step [m]."""
     speed = point_velocity(world, b, i, shape_arm(world, b, i)).norm()
-    return world.dt * (speed + load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound])
+    return world.dt * (speed + load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bounding_radius])
 
 
 @ti.func
 def pair_margin(world: ti.template(), b, i, j):
     """Gap of the shapes of two links at which contact may begin [m]: the largest distance that they approach in a step."""
     u = point_velocity(world, b, i, shape_arm(world, b, i)) - point_velocity(world, b, j, shape_arm(world, b, j))
-    rotation_speed = load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bound]
-    rotation_speed += load_vec3(world.work, b, j, WORK.spin).norm() * world.shape[j, SHAPE.bound]
+    rotation_speed = load_vec3(world.work, b, i, WORK.spin).norm() * world.shape[i, SHAPE.bounding_radius]
+    rotation_speed += load_vec3(world.work, b, j, WORK.spin).norm() * world.shape[j, SHAPE.bounding_radius]
     return world.dt * (u.norm() + rotation_speed)
 
 

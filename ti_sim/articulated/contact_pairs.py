@@ -10,10 +10,10 @@ The forces are those of ``contact_force``. Contacts of a pair:
 See ``ti_sim.contact.shape_geometry`` for the kinks of the geometry. The contact law has kinks where a contact begins or ends and
 between sticking and sliding. With bristles, a pair has one friction force and moment for all its points (``pair_bristle``).
 
-Only pairs whose bounding spheres, each enlarged by the slack of its shape and by its travel in a step, overlap are tested. The
-list of these near pairs is rebuilt when the centre of a shape has moved by its slack, less its travel, since the last build. No
-contact is missed, and the motion does not depend on the time of the build. The first pair that contact cannot resolve is recorded
-with the reason, see ``collision``.
+Only pairs whose bounding spheres, each enlarged by ``max_displacement`` of its shape and by its travel in a step, overlap are
+tested. The list of these near pairs is rebuilt when the centre of a shape has moved by ``max_displacement``, less its travel,
+since the last build. No contact is missed, and the motion does not depend on the time of the build. The first pair that contact
+cannot resolve is recorded with the reason, see ``collision``.
 """
 
 from typing import Any
@@ -48,24 +48,28 @@ from ti_sim.contact.patch import empty_patch
 
 @ti.func
 def update_near_pairs(world: ti.template(), b):
-    """Rebuild the list of near pairs if a shape has moved by its slack since the last build; needs the poses of the links."""
+    """Rebuild the list of near pairs if a shape has moved by ``max_displacement`` since the last build.
+
+    The poses of the links must be up to date.
+    """
     is_stale = world.near_pairs[b, NEAR.count] < 0
     for i in range(world.links):
-        if world.shape[i, SHAPE.slack] > 0 and not is_stale:
+        if world.shape[i, SHAPE.max_displacement] > 0 and not is_stale:
             displacement = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
             displacement -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
-            remaining_slack = ti.max(world.shape[i, SHAPE.slack] - shape_travel(world, b, i), 0.0)
-            is_stale = displacement.dot(displacement) > remaining_slack * remaining_slack
+            remaining_displacement = ti.max(world.shape[i, SHAPE.max_displacement] - shape_travel(world, b, i), 0.0)
+            is_stale = displacement.dot(displacement) > remaining_displacement * remaining_displacement
     if is_stale:
         for i in range(world.links):
-            if world.shape[i, SHAPE.bound] > 0:
+            if world.shape[i, SHAPE.bounding_radius] > 0:
                 centre = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
                 store_vec3(world.anchor, b, i, 0, centre)
         count = 0
         for p in range(world.pairs):
             i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
-            max_separation = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + world.shape[i, SHAPE.slack]
-            max_separation += world.shape[j, SHAPE.slack]
+            max_separation = world.shape[i, SHAPE.bounding_radius] + world.shape[j, SHAPE.bounding_radius]
+            max_separation += world.shape[i, SHAPE.max_displacement]
+            max_separation += world.shape[j, SHAPE.max_displacement]
             max_separation += shape_travel(world, b, i) + shape_travel(world, b, j)
             separation = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
             if separation.dot(separation) < max_separation * max_separation:
@@ -83,7 +87,7 @@ def check_speed(world: ti.template(), b, p, i, j):
     d = load_vec3(world.work, b, i, WORK.position) + arm_i - load_vec3(world.work, b, j, WORK.position) - arm_j
     travel = world.dt * (point_velocity(world, b, i, arm_i) - point_velocity(world, b, j, arm_j)).norm()
     max_travel = ti.min(world.shape[i, SHAPE.min_half_extent], world.shape[j, SHAPE.min_half_extent])
-    max_separation = world.shape[i, SHAPE.bound] + world.shape[j, SHAPE.bound] + travel
+    max_separation = world.shape[i, SHAPE.bounding_radius] + world.shape[j, SHAPE.bounding_radius] + travel
     if travel > max_travel and d.dot(d) < max_separation * max_separation:
         mark_pair(world, b, p, TOO_FAST)
 

@@ -17,7 +17,7 @@ one.
 States [B, rows, Q + 2 D + D] hold the deflections after the accelerations, adjoints [B, rows, Q + D + D] after the velocities.
 """
 
-from ti_sim.articulated.joints import has_position
+from ti_sim.articulated.joints import has_springs_and_servos
 from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
@@ -47,7 +47,7 @@ def largest_deflection(world: ti.template(), b, d):
 def dry_force(world: ti.template(), states: ti.template(), b, slot, kind, d):
     """Friction force [N, N m] on joint velocity d at the state in a row of ``states``; 0 for free joints."""
     force = 0.0
-    if has_position(kind):
+    if has_springs_and_servos(kind):
         z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
         limit = world.velocity[b, d, JOINT.dry_friction]
         bristle_force = world.velocity[b, d, JOINT.dry_stiffness] * z + world.velocity[b, d, JOINT.dry_damping] * velocity
@@ -60,7 +60,7 @@ def dry_force_adjoint(
     world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, kind, d, force_bar
 ):
     """Adjoint of ``dry_force``: adds to adjoints of row d of the table, and of velocity and deflection in a row of ``bar``."""
-    if has_position(kind):
+    if has_springs_and_servos(kind):
         z, velocity = states[b, slot, deflection_column(world, d)], states[b, slot, world.coordinates + d]
         limit, stiffness = world.velocity[b, d, JOINT.dry_friction], world.velocity[b, d, JOINT.dry_stiffness]
         damping = world.velocity[b, d, JOINT.dry_damping]

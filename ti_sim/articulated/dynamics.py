@@ -24,7 +24,7 @@ from ti_sim.articulated.dry_friction import dry_force
 from ti_sim.articulated.joint_coupling import couple_accelerations
 from ti_sim.articulated.joint_forces import joint_force
 from ti_sim.articulated.joint_solve import solve_joint
-from ti_sim.articulated.joints import direction, joint_position
+from ti_sim.articulated.joints import joint_position, velocity_direction
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.spatial import crossed_columns, load_matrix, load_symmetric, store_matrix, store_symmetric
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK
@@ -155,7 +155,7 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
             first_qd, past_last = world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
             d = past_last - 1
             while d >= first_qd:
-                axis, is_linear = direction(world, b, i, kind, d - first_qd)
+                axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
                 angular_column, linear_column = angular_block @ axis, coupling_block.transpose() @ axis
                 axis_inertia, axis_load = axis.dot(angular_column), axis.dot(moment)
                 if is_linear:

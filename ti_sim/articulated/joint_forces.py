@@ -1,6 +1,6 @@
 """Joint forces of springs, dampers, limits and motors, and their adjoint (Taichi functions)."""
 
-from ti_sim.articulated.joints import has_limits, has_position
+from ti_sim.articulated.joints import has_limits, has_springs_and_servos
 from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
@@ -22,7 +22,7 @@ def soft_width(low, high):
 def passive_force(world: ti.template(), b, d, kind, x, rate):
     """Force [N, N m] of spring and damper of joint velocity d at position x and velocity ``rate``."""
     stiffness = world.velocity[b, d, JOINT.stiffness]
-    if not has_position(kind):
+    if not has_springs_and_servos(kind):
         stiffness = 0.0
     return -stiffness * (x - world.velocity[b, d, JOINT.rest]) - world.velocity[b, d, JOINT.damping] * rate
 
@@ -32,7 +32,7 @@ def passive_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind,
     """Adjoint of ``passive_force``: adds to the adjoints of row d, returns (x_bar, rate_bar)."""
     x_bar, damping = 0.0, world.velocity[b, d, JOINT.damping]
     bars.velocity[b, d, JOINT.damping] = bars.velocity[b, d, JOINT.damping] - rate * force_bar
-    if has_position(kind):
+    if has_springs_and_servos(kind):
         stiffness = world.velocity[b, d, JOINT.stiffness]
         x_bar -= stiffness * force_bar
         stretch = x - world.velocity[b, d, JOINT.rest]
@@ -89,7 +89,7 @@ def limit_force_adjoint(world: ti.template(), bars: ti.template(), b, d, kind, x
 def motor_force(world: ti.template(), b, frame, d, kind, x, rate):
     """Force [N, N m] of the motor of joint velocity d, servo included, at position x and velocity ``rate``."""
     servo_stiffness, motor_limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
-    if not has_position(kind):
+    if not has_springs_and_servos(kind):
         servo_stiffness = 0.0
     unclamped_force = (
         world.velocity[b, d, JOINT.gain] * world.action[b, frame, d]
@@ -104,7 +104,7 @@ def motor_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
     """Adjoint of ``motor_force``: adds to the adjoints of row d, action and target, returns (x_bar, rate_bar)."""
     x_bar, rate_bar = 0.0, 0.0
     servo_stiffness, motor_limit = world.velocity[b, d, JOINT.servo_stiffness], world.velocity[b, d, JOINT.motor_limit]
-    if not has_position(kind):
+    if not has_springs_and_servos(kind):
         servo_stiffness = 0.0
     gain, action, target = world.velocity[b, d, JOINT.gain], world.action[b, frame, d], world.target[b, frame, d]
     servo_damping = world.velocity[b, d, JOINT.servo_damping]
@@ -118,7 +118,7 @@ def motor_force_adjoint(world: ti.template(), bars: ti.template(), b, frame, d, 
         bars.action[b, frame, d] = bars.action[b, frame, d] + gain * force_bar
         bars.velocity[b, d, JOINT.servo_damping] = bars.velocity[b, d, JOINT.servo_damping] - rate * force_bar
         rate_bar -= servo_damping * force_bar
-        if has_position(kind):
+        if has_springs_and_servos(kind):
             bars.velocity[b, d, JOINT.servo_stiffness] = bars.velocity[b, d, JOINT.servo_stiffness] + (target - x) * force_bar
             bars.target[b, frame, d] = bars.target[b, frame, d] + servo_stiffness * force_bar
             x_bar -= servo_stiffness * force_bar

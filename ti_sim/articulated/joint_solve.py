@@ -1,6 +1,6 @@
 """Solutions of M x = y for the joint-space mass matrix by the factors of an elimination (see ``dynamics``; Taichi functions)."""
 
-from ti_sim.articulated.joints import direction
+from ti_sim.articulated.joints import velocity_direction
 from ti_sim.articulated.tables import JOINT_WORK, TREE, WORK
 from ti_sim.base.rows import add_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
@@ -24,7 +24,7 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
     """
     first_qd = world.tree[i, TREE.first_qd]
     for d in range(first_qd, world.tree[i, TREE.end_qd]):
-        axis, is_linear = direction(world, b, i, kind, d - first_qd)
+        axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
         inertial_force = load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column).dot(angular)
         inertial_force += load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3).dot(linear)
         value = world.velocity_work[b, d, JOINT_WORK.inverse_inertia] * (
@@ -54,7 +54,7 @@ def eliminate_drives(world: ti.template(), b):
             moment, force = load_vec3(world.work, b, i, WORK.load), load_vec3(world.work, b, i, WORK.load + 3)
             d = world.tree[i, TREE.end_qd] - 1
             while d >= first_qd:
-                axis, is_linear = direction(world, b, i, kind, d - first_qd)
+                axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
                 axis_load = axis.dot(moment)
                 if is_linear:
                     axis_load = axis.dot(force)
@@ -86,7 +86,7 @@ def virtual_links(world: ti.template(), b, has_solution: ti.template()):
             if ti.static(has_solution):
                 first_qd = world.tree[i, TREE.first_qd]
                 for d in range(first_qd, world.tree[i, TREE.end_qd]):
-                    axis, is_linear = direction(world, b, i, kind, d - first_qd)
+                    axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
                     if is_linear:
                         linear += world.velocity_work[b, d, JOINT_WORK.drive] * axis
                     else:

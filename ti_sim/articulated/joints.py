@@ -56,7 +56,7 @@ def has_limits(kind):
 
 
 @ti.func
-def has_position(kind):
+def has_springs_and_servos(kind):
     """Whether springs and servos act on the joint."""
     return kind != FREE
 
@@ -153,7 +153,7 @@ def place_joint(world: ti.template(), states: ti.template(), b, slot, i, kind, f
 
 
 @ti.func
-def direction(world: ti.template(), b, i, kind, j):
+def velocity_direction(world: ti.template(), b, i, kind, j):
     """Direction of joint velocity j of link i in world axes, and whether it is a translation."""
     axis = load_vec3(world.work, b, i, WORK.axis)
     is_linear = kind == PRISMATIC
@@ -299,7 +299,8 @@ def joint_adjoint(
     Returns:
         Adjoint of the rotation of the joint frame in the world.
     """
-    rotation_bar, r_bar, j_w_bar, j_v_bar = motion_bar.rotation, motion_bar.position, motion_bar.spin, motion_bar.velocity
+    rotation_bar, r_bar = motion_bar.rotation, motion_bar.position
+    joint_spin_bar, joint_velocity_bar = motion_bar.spin, motion_bar.velocity
     angular_acceleration_bar, linear_acceleration_bar = motion_bar.angular_acceleration, motion_bar.acceleration
     virtual_spin_bar, virtual_velocity_bar = motion_bar.virtual_spin, motion_bar.virtual_velocity
     first_q, first_qd = world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
@@ -310,12 +311,14 @@ def joint_adjoint(
         virtual_rate = world.velocity_work[b, first_qd, JOINT_WORK.drive]
         if kind == REVOLUTE:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(rotation_bar)
-            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_w_bar)
-            rotation_bar += axis.cross(rate * j_w_bar + acceleration * angular_acceleration_bar + virtual_rate * virtual_spin_bar)
+            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(joint_spin_bar)
+            rotation_bar += axis.cross(
+                rate * joint_spin_bar + acceleration * angular_acceleration_bar + virtual_rate * virtual_spin_bar
+            )
         else:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(r_bar)
-            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(j_v_bar)
-            axis_bar = rate * j_v_bar + acceleration * linear_acceleration_bar + virtual_rate * virtual_velocity_bar
+            bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(joint_velocity_bar)
+            axis_bar = rate * joint_velocity_bar + acceleration * linear_acceleration_bar + virtual_rate * virtual_velocity_bar
             rotation_bar += axis.cross(axis_bar + states[b, slot, first_q] * r_bar)
     elif kind == SPHERICAL or kind == FREE:
         frame_rotation = quaternion_product(parent_rotation, load_vec4(world.link, b, i, LINK.frame_quaternion))
@@ -328,11 +331,11 @@ def joint_adjoint(
             virtual_rate = rotated(frame_rotation, virtual_velocities(world, b, first_qd))
             frame_rotation_bar = (
                 x.cross(r_bar)
-                + rate.cross(j_v_bar)
+                + rate.cross(joint_velocity_bar)
                 + acceleration.cross(linear_acceleration_bar)
                 + virtual_rate.cross(virtual_velocity_bar)
             )
-            x_bar, rate_bar = rotated_back(frame_rotation, r_bar), rotated_back(frame_rotation, j_v_bar)
+            x_bar, rate_bar = rotated_back(frame_rotation, r_bar), rotated_back(frame_rotation, joint_velocity_bar)
             add_vec3(bar, b, row, first_q, x_bar)
             add_vec3(bar, b, row, rate_column, rate_bar)
             first_q += 3
@@ -341,8 +344,10 @@ def joint_adjoint(
         rate = rotated(rotation, load_vec3(states, b, slot, rate_column))
         acceleration = rotated(rotation, load_vec3(states, b, slot, rate_column + world.velocities))
         virtual_rate = rotated(rotation, virtual_velocities(world, b, first_angular))
-        rotation_bar += rate.cross(j_w_bar) + acceleration.cross(angular_acceleration_bar) + virtual_rate.cross(virtual_spin_bar)
-        rate_bar = rotated_back(rotation, j_w_bar)
+        rotation_bar += (
+            rate.cross(joint_spin_bar) + acceleration.cross(angular_acceleration_bar) + virtual_rate.cross(virtual_spin_bar)
+        )
+        rate_bar = rotated_back(rotation, joint_spin_bar)
         q_bar = quaternion_adjoint(load_vec4(states, b, slot, first_q), rotated_back(frame_rotation, rotation_bar))
         add_vec3(bar, b, row, rate_column, rate_bar)
         add_vec4(bar, b, row, first_q, q_bar)

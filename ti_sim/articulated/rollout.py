@@ -63,24 +63,24 @@ def store_joints(world: ti.template(), stage_rows: ti.template(), b, frame, join
 
 
 @ti.func
-def faulty_link(world: ti.template(), stage_rows: ti.template(), b):
+def first_diverged_link(world: ti.template(), stage_rows: ti.template(), b):
     """First link whose joint state is not finite, -1 if all are finite."""
-    squared_norm = 0.0
+    absolute_sum = 0.0
     for j in range(world.coordinates + world.velocities):
-        squared_norm += ti.abs(stage_rows[b, 0, j])
+        absolute_sum += ti.abs(stage_rows[b, 0, j])
     link = -1
-    if not squared_norm < _LARGEST:
+    if not absolute_sum < _LARGEST:
         i = world.links - 1
         while i >= 0:
-            squared_norm = 0.0
+            absolute_sum = 0.0
             for j in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
-                squared_norm += ti.abs(stage_rows[b, 0, world.coordinates + j])
+                absolute_sum += ti.abs(stage_rows[b, 0, world.coordinates + j])
             past_last_q = world.coordinates
             if i + 1 < world.links:
                 past_last_q = world.tree[i + 1, TREE.first_q]
             for j in range(world.tree[i, TREE.first_q], past_last_q):
-                squared_norm += ti.abs(stage_rows[b, 0, j])
-            if link < 0 or not squared_norm < _LARGEST:
+                absolute_sum += ti.abs(stage_rows[b, 0, j])
+            if link < 0 or not absolute_sum < _LARGEST:
                 link = i
             i -= 1
     return link
@@ -212,10 +212,10 @@ def advance(
                         steps_until_store = store_every
                         row += stages if store_every == 1 else 1
                         copy_state(world, stage_rows, 0, states, row, b)
-                    failed_link = faulty_link(world, stage_rows, b)
-                    if failed_link >= 0:
+                    link = first_diverged_link(world, stage_rows, b)
+                    if link >= 0:
                         diverged_step[b] = step + 1
-                        diverged_link[b] = failed_link
+                        diverged_link[b] = link
                         executed_steps = steps
                 executed_steps += 1
 

@@ -1,7 +1,7 @@
 """Classical fourth-order Runge-Kutta steps of joint coordinates and velocities, with adjoints (Taichi functions).
 
-The rows 0 to 3 of ``run`` [B, 4, Q + D + D + Q] hold the four stages: coordinates, velocities, accelerations and rates of the
-coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
+The rows 0 to 3 of ``stage_rows`` [B, 4, Q + D + D + Q] hold the four stages: coordinates, velocities, accelerations and rates of
+the coordinates. Row 0 holds the state. Quaternions are normalised after the step; stages normalise them on reading.
 """
 
 from ti_sim.articulated.joints import joint_coordinate_rates, joint_coordinate_rates_adjoint, quaternion_column

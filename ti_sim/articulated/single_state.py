@@ -9,7 +9,7 @@ from ti_sim.articulated.adjoint import accelerations_of_links
 from ti_sim.articulated.dry_friction import dry_force, initialise_bristles
 from ti_sim.articulated.dynamics import accelerate, place_links
 from ti_sim.articulated.joint_forces import joint_force
-from ti_sim.articulated.joints import direction, joint_position
+from ti_sim.articulated.joints import joint_position, velocity_direction
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel
 from ti_sim.articulated.rollout import initialise_state, store_links
 from ti_sim.articulated.solver import prepare
@@ -221,7 +221,7 @@ def sum_forces(world: ti.template(), states: ti.template(), b):
 @ti.func
 def load_along_joint(world: ti.template(), b, i, d):
     """Component of link i's total load along joint velocity d."""
-    axis, is_linear = direction(world, b, i, world.tree[i, TREE.kind], d - world.tree[i, TREE.first_qd])
+    axis, is_linear = velocity_direction(world, b, i, world.tree[i, TREE.kind], d - world.tree[i, TREE.first_qd])
     value = axis.dot(load_vec3(world.work, b, i, WORK.load))
     if is_linear:
         value = axis.dot(load_vec3(world.work, b, i, WORK.load + 3))
@@ -307,7 +307,7 @@ def jacobian(
         while i >= 0:
             first_qd = world.tree[i, TREE.first_qd]
             for d in range(first_qd, world.tree[i, TREE.end_qd]):
-                along_axis, is_linear = direction(world, b, i, world.tree[i, TREE.kind], d - first_qd)
+                along_axis, is_linear = velocity_direction(world, b, i, world.tree[i, TREE.kind], d - first_qd)
                 angular = vec3(0.0)
                 if not is_linear:
                     angular = along_axis

@@ -200,7 +200,7 @@ class FeatureContact:
     """Contact of a feature with the other shape of its pair (values of a kernel).
 
     Attributes:
-        touches: whether it may touch.
+        may_touch: whether it may touch.
         offset: its middle minus the centre of its shape, world axes [m].
         edge_direction: unit vector along the edge, world axes.
         h: half length of the edge [m], 0 for a point.
@@ -211,7 +211,7 @@ class FeatureContact:
         distance, direction, distance_gradient, direction_jacobian: of ``shape_distance``.
     """
 
-    touches: Any
+    may_touch: Any
     offset: Any
     edge_direction: Any
     h: Any
@@ -355,7 +355,7 @@ def surface_contacts(world: ti.template(), b, p, first, second, patch: ti.templa
         for n in range(count):
             column = world.mesh[side.link, MESH.first_feature] + FEATURE_SIZE * n
             feature = feature_contact(world, pair, side, column, True, False)
-            if feature.touches and feature.gap < pair.margin:
+            if feature.may_touch and feature.gap < pair.margin:
                 arm = side.origin + side.arm + feature.offset + feature.s * feature.edge_direction
                 roll_velocity = roll_rate * axis.cross(feature.offset + feature.s * feature.edge_direction)
                 u = feature_velocity(side, origin_velocity, spin, arm, feature.normal, roll_velocity)
@@ -426,7 +426,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                     # The second sweep needs only the features that touched in the first one.
                     is_tested = sweep == 0 or (touching_bits & bit) != 0
                     feature = feature_contact(world, pair, side, column, is_tested, sweep == 1)
-                    if feature.touches and feature.gap < pair.margin:
+                    if feature.may_touch and feature.gap < pair.margin:
                         arm = side.origin + side.arm + feature.offset + feature.s * feature.edge_direction
                         roll_velocity = roll_rate * axis.cross(feature.offset + feature.s * feature.edge_direction)
                         u = feature_velocity(side, origin_velocity, spin, arm, feature.normal, roll_velocity)

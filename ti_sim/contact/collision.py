@@ -32,8 +32,8 @@ SHAPE = Row(  # columns of the table of shapes
     half_size=3,  # of a box; else zero
     radius=1,  # of a sphere or capsule; else zero
     half_length=1,  # of a capsule; else zero
-    bound=1,  # radius of the bounding sphere about the centre; negative for a link without shape
-    slack=1,  # distance that the centre may move before the list of near pairs is rebuilt [m]
+    bounding_radius=1,  # radius of the bounding sphere about the centre; negative for a link without shape
+    max_displacement=1,  # distance that the centre may move before the list of near pairs is rebuilt [m]
     grid_low=3,  # first node of a mesh's distance field
     grid_cell=1,  # distance between nodes
     min_half_extent=1,  # half the smallest extent of the shape, or its radius
@@ -63,7 +63,7 @@ NEAR = Row(count=1, tests=1, lists=1, faulty_pair=1, fault=1, fault_step=1, firs
 TOO_DEEP, TOO_FAST = range(2)
 
 _INSCRIBED_SCALE, _PRISM_SIDES = 0.98, 16  # radius over that of a cylinder or cone, and sides, of the prism or pyramid inside
-_SLACK_FRACTION = 0.5  # fraction of the bounding radius of a shape
+_DISPLACEMENT_FRACTION = 0.5  # fraction of the bounding radius of a shape
 
 
 @checked
@@ -109,10 +109,10 @@ class CollisionShape:
             )
 
     @property
-    def bound(self) -> float:
+    def bounding_radius(self) -> float:
         """Radius of the bounding sphere about the centre [m]."""
         if self.kind == "mesh":
-            return max(self.distance.bound, float(np.linalg.norm(self._points, axis=1).max()))
+            return max(self.distance.bounding_radius, float(np.linalg.norm(self._points, axis=1).max()))
         return float(np.linalg.norm(self.size) if self.kind == "box" else np.sum(self.size))
 
     @property
@@ -136,7 +136,7 @@ class CollisionShape:
         return np.concatenate([*rows[1:], rows[0]])
 
     def row(self) -> np.ndarray:
-        """Row of the table of shapes, without the slack, [SHAPE.size] float64."""
+        """Row of the table of shapes, without ``max_displacement``, [SHAPE.size] float64."""
         row = np.zeros(SHAPE.size)
         row[SHAPE.position : SHAPE.position + 3] = self.position
         row[SHAPE.quaternion : SHAPE.quaternion + 4] = np.asarray(self.quaternion, dtype=float) / np.linalg.norm(self.quaternion)
@@ -148,7 +148,7 @@ class CollisionShape:
             row[SHAPE.revolved] = len(self.rims) > 0
         else:
             row[SHAPE.radius : SHAPE.radius + len(self.size)] = self.size
-        row[SHAPE.bound] = self.bound
+        row[SHAPE.bounding_radius] = self.bounding_radius
         row[SHAPE.min_half_extent] = self.min_half_extent
         return row
 
@@ -220,20 +220,22 @@ def possible_pairs(
     ]
 
 
-def shape_rows(shapes: tuple[CollisionShape | None, ...], centre_offsets: np.ndarray) -> np.ndarray:
+def shape_rows(shapes: tuple[CollisionShape | None, ...], moves: np.ndarray) -> np.ndarray:
     """Table of shapes, one row per link, [max(N, 1), SHAPE.size] float64.
 
-    The slack of a shape is half its bounding radius, at most twice the median of all slacks; zero for a shape that cannot move.
+    ``moves`` [N] says which shapes can move. ``max_displacement`` of a shape is half its bounding radius, at most the median
+    bounding radius of all shapes; zero for a shape that cannot move.
     """
     rows = np.zeros((max(len(shapes), 1), SHAPE.size))
-    rows[:, SHAPE.bound] = -1
+    rows[:, SHAPE.bounding_radius] = -1
     for i, shape in enumerate(shapes):
         if shape is not None:
             rows[i] = shape.row()
-    bounds = rows[rows[:, SHAPE.bound] > 0, SHAPE.bound]
+    radii = rows[rows[:, SHAPE.bounding_radius] > 0, SHAPE.bounding_radius]
     for i in range(len(shapes)):
-        if shapes[i] is not None and centre_offsets[i]:
-            rows[i, SHAPE.slack] = _SLACK_FRACTION * min(rows[i, SHAPE.bound], 2 * float(np.median(bounds)))
+        if shapes[i] is not None and moves[i]:
+            max_radius = 2 * float(np.median(radii))
+            rows[i, SHAPE.max_displacement] = _DISPLACEMENT_FRACTION * min(rows[i, SHAPE.bounding_radius], max_radius)
     return rows
 
 

@@ -67,7 +67,7 @@ def may_touch(world: ti.template(), i, d, margin, travel):
         margin: distance from the shape at which the point touches it [m].
         travel: largest distance that it moves relative to the shape in a step [m].
     """
-    max_separation = world.shape[i, SHAPE.bound] + margin + travel
+    max_separation = world.shape[i, SHAPE.bounding_radius] + margin + travel
     return d.dot(d) < max_separation * max_separation
 
 
@@ -95,7 +95,7 @@ def particle_loads(
         row: row of the states.
     """
     for i in range(world.links):
-        if world.shape[i, SHAPE.bound] > 0:
+        if world.shape[i, SHAPE.bounding_radius] > 0:
             origin = load_vec3(world.work, b, i, WORK.position)
             shape_centre = origin + shape_arm(world, b, i)
             rotation = rotation_matrix(shape_rotation(world, b, i))
@@ -138,7 +138,7 @@ def particle_loads_adjoint(
         bar: [B, P, 6] adjoint of the particles' state.
     """
     for i in range(world.links):
-        if world.shape[i, SHAPE.bound] > 0:
+        if world.shape[i, SHAPE.bounding_radius] > 0:
             origin, centre_arm = load_vec3(world.work, b, i, WORK.position), shape_arm(world, b, i)
             rotation = rotation_matrix(shape_rotation(world, b, i))
             for n in range(candidates.index.shape[0]):

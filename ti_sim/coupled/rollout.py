@@ -14,7 +14,7 @@ from ti_sim.articulated.rollout import (
     add_and_clear_sums,
     copy_row,
     copy_state,
-    faulty_link,
+    first_diverged_link,
     record_contact_fault,
     store_joints,
     store_links,
@@ -105,7 +105,7 @@ def advance(
                         for p in range(particle_count):
                             for k in ti.static(range(PARTICLE.size)):
                                 stored_particles[b, (step + 1) // store_every, p, k] = states[b, next_row, p, k]
-                    diverged_link, diverged_particle = faulty_link(world, stage_rows, b), -1
+                    diverged_link, diverged_particle = first_diverged_link(world, stage_rows, b), -1
                     if not squared_norm < LARGEST:
                         for p in range(particle_count):
                             if diverged_particle < 0 and not particle_size(states, b, next_row, p) < LARGEST:

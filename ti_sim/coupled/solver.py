@@ -134,46 +134,54 @@ class CoupledSolver(Solver):
         columns = self.model.articulated.state_columns(inputs.links)
         interval = storage_interval(adjoint, steps, last=bool(last_names(inputs.links)))
         rows = steps // interval + 1
-        stored_joints = empty_in_same_library(like, (b, rows, columns))
-        stored_particles = empty_in_same_library(like, (b, rows, p, PARTICLE.size))
-        joints, states, store_every = stored_joints, stored_particles, 0
+        stored_joint_states = empty_in_same_library(like, (b, rows, columns))
+        stored_particle_states = empty_in_same_library(like, (b, rows, p, PARTICLE.size))
+        joint_states, particle_states, store_every = stored_joint_states, stored_particle_states, 0
         if interval > 1 and (adjoint is not None or last_names(inputs.links)):
             store_every = interval
-            joints, states = empty_in_same_library(like, (b, 1, columns)), empty_in_same_library(like, (b, 1, p, PARTICLE.size))
+            joint_states = empty_in_same_library(like, (b, 1, columns))
+            particle_states = empty_in_same_library(like, (b, 1, p, PARTICLE.size))
         links = (zeros_in_same_library(like, (b, frames + 1, *tail)) for tail in ((q,), (d,), (n, 7), (n, 6)))
         particles = (zeros_in_same_library(like, (b, frames + 1, p, 3)) for _ in range(2))
-        step, link, particle = (ints_in_same_library(like, np.full(b, -1)) for _ in range(3))
-        stored_states = (None, None) if adjoint is None else (stored_joints, stored_particles)
+        diverged_step, diverged_link, diverged_particle = (ints_in_same_library(like, np.full(b, -1)) for _ in range(3))
+        stored_states = (None, None) if adjoint is None else (stored_joint_states, stored_particle_states)
         pair_tests = np.zeros((b, 2), dtype=np.int32)
         result = CoupledRollout(
-            ArticulatedRollout(*links, step, link, pair_tests, inputs.links, frames, adjoint, stored_states[0], first_frame),
-            DeformableRollout(*particles, step, particle, inputs.particles, frames, adjoint, stored_states[1]),
+            ArticulatedRollout(
+                *links, diverged_step, diverged_link, pair_tests, inputs.links, frames, adjoint, stored_states[0], first_frame
+            ),
+            DeformableRollout(*particles, diverged_step, diverged_particle, inputs.particles, frames, adjoint, stored_states[1]),
             inputs,
         )
-        self._write_first_state(inputs, joints, states, first_frame)
+        self._write_first_state(inputs, joint_states, particle_states, first_frame)
         if store_every:
-            self._write_first_state(inputs, stored_joints, stored_particles, first_frame)
-        self._advance(result, joints, states, interval == 1, True, store_every, stored_joints, stored_particles, 0, steps)
-        mark_diverged_frames(result.frame_arrays, to_numpy(step), self.settings.substeps)
-        last_arrays = self._last_arrays(result, stored_joints, stored_particles, interval, steps)
+            self._write_first_state(inputs, stored_joint_states, stored_particle_states, first_frame)
+        self._advance(
+            result, joint_states, particle_states, interval == 1, True, store_every, stored_joint_states,
+            stored_particle_states, 0, steps,
+        )  # fmt: skip
+        mark_diverged_frames(result.frame_arrays, to_numpy(diverged_step), self.settings.substeps)
+        last_arrays = self._last_arrays(result, stored_joint_states, stored_particle_states, interval, steps)
         return replace(result, links=replace(result.links, last_arrays=last_arrays))
 
-    def _last_arrays(self, rollout: CoupledRollout, joints: Array, states: Array, interval: int, steps: int) -> tuple[Array, ...]:
+    def _last_arrays(
+        self, rollout: CoupledRollout, joint_states: Array, particle_states: Array, interval: int, steps: int
+    ) -> tuple[Array, ...]:
         """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
         columns = last_columns(self.model.articulated, rollout.inputs.links)
         if not columns:
             return ()
-        (row, remainder), (b, _rows, count) = divmod(steps, interval), joints.shape
+        (row, remainder), (b, _rows, count) = divmod(steps, interval), joint_states.shape
         if remainder:
-            segment = empty_in_same_library(joints, (b, remainder + 1, count))
-            segment_states = empty_in_same_library(states, (b, remainder + 1, *states.shape[2:]))
-            copy_row(*views(states, row, segment_states, 0))
-            _copy_joints(joints, row, segment)
+            segment = empty_in_same_library(joint_states, (b, remainder + 1, count))
+            segment_states = empty_in_same_library(particle_states, (b, remainder + 1, *particle_states.shape[2:]))
+            copy_row(*views(particle_states, row, segment_states, 0))
+            _copy_joints(joint_states, row, segment)
             self._advance(
                 rollout, segment, segment_states, True, False, 0, segment, segment_states, steps - remainder, remainder,
             )  # fmt: skip
-            joints = segment
-        last_arrays = tuple(section(joints, (slice(None), int(joints.shape[1]) - 1, column)) for column in columns)
+            joint_states = segment
+        last_arrays = tuple(section(joint_states, (slice(None), int(joint_states.shape[1]) - 1, column)) for column in columns)
         mark_diverged_worlds(last_arrays, rollout.diverged)
         return last_arrays
 
@@ -183,11 +191,11 @@ class CoupledSolver(Solver):
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
         b, _n, _q, _d, p = self._sizes(inputs)
         like, segment_steps, frame_bars = inputs.links.link_mass, segment_length(rollout.adjoint, steps), CoupledFrames(*bars)
-        joints, states = rollout.links.states, rollout.particles.states
+        joint_states, particle_states = rollout.links.states, rollout.particles.states
         columns = self.model.articulated.state_columns(inputs.links)
         if rollout.adjoint.interval > 1:
-            joints = empty_in_same_library(like, (b, segment_steps + 1, columns))
-            states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
+            joint_states = empty_in_same_library(like, (b, segment_steps + 1, columns))
+            particle_states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 1, self.model.articulated.bar_columns(inputs.links)))
         last_entries = [(slice(None), 0, column) for column in last_columns(self.model.articulated, inputs.links, adjoint=True)]
         if last_bars and inputs.links.has_dry_friction:
@@ -200,18 +208,18 @@ class CoupledSolver(Solver):
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
         def recompute_segment(first: int, count: int) -> None:
-            copy_row(*views(rollout.particles.states, first // segment_steps, states, 0))
-            _copy_joints(rollout.links.states, first // segment_steps, joints)
-            self._advance(rollout, joints, states, True, False, 0, joints, states, first, count)
+            copy_row(*views(rollout.particles.states, first // segment_steps, particle_states, 0))
+            _copy_joints(rollout.links.states, first // segment_steps, joint_states)
+            self._advance(rollout, joint_states, particle_states, True, False, 0, joint_states, particle_states, first, count)
 
         def run(start: int, row: int, length: int, *, is_last: bool) -> None:
             Launcher(
                 advance_adjoint, row, length, int(is_last), self.settings.substeps,
-                joints, states, rollout.links.diverged_step, joint_bar, particle_bar, force_bar, frame_bars,
+                joint_states, particle_states, rollout.links.diverged_step, joint_bar, particle_bar, force_bar, frame_bars,
                 self._contact_particles(like), links, packed_bars.rows, particles, sums.partial_sums(),
                 self._self_contact(inputs, start + length - 1), *self._last_arguments(inputs),
             )(start)  # fmt: skip
-            sums.join()
+            sums.add_partial_sums()
 
         def differentiate_segment(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
@@ -239,13 +247,13 @@ class CoupledSolver(Solver):
         """
         like, (b, n, _q, _d, p) = inputs.links.link_mass, self._sizes(inputs)
         groups = self._particles_by_body(like)
-        world, joints, states = self._initial_arguments(inputs)
+        world, joint_states, particle_states = self._initial_arguments(inputs)
         force, wrenches = zeros_in_same_library(like, (b, p, 3)), zeros_in_same_library(like, (b, len(groups), n, 6))
         for index, candidates in enumerate(groups):
             wrench = zeros_in_same_library(like, (b, n, 6))
             if candidates is not None:
                 contact = ParticleContact(inputs.particles.particle_contact)
-                link_contacts(*views(joints, states, force, wrench, world, contact, candidates))
+                link_contacts(*views(joint_states, particle_states, force, wrench, world, contact, candidates))
             assign(wrenches, (slice(None), index), wrench)
         deformable_forces = contact_forces(self.model.deformable, inputs.particles, dt=self.settings.dt)
         return *self._link_solver.forces(inputs.links), *deformable_forces, force, wrenches
@@ -258,16 +266,17 @@ class CoupledSolver(Solver):
         deformable_bars = contact_forces_adjoint(
             self.model.deformable, inputs.particles, ground_bar, self_bar, dt=self.settings.dt
         )
-        world, joints, states = self._initial_arguments(inputs)
+        world, joint_states, particle_states = self._initial_arguments(inputs)
         packed_bars = PackedBars(self.model.articulated, inputs.links, 0)
         particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         joint_bar = zeros_in_same_library(like, (b, 3, self.model.articulated.bar_columns(inputs.links)))
         for index, candidates in enumerate(self._particles_by_body(like)):
             if candidates is not None:
                 link_contacts_adjoint(*views(
-                    joints, states, force_bar, section(wrench_bar, (slice(None), index)), zeros_in_same_library(like, (b, p, 3)),
-                    joint_bar, particle_bar, world, packed_bars.rows, ParticleContact(inputs.particles.particle_contact),
-                    ParticleContact(deformable_bars.particle_contact), candidates,
+                    joint_states, particle_states, force_bar, section(wrench_bar, (slice(None), index)),
+                    zeros_in_same_library(like, (b, p, 3)), joint_bar, particle_bar, world, packed_bars.rows,
+                    ParticleContact(inputs.particles.particle_contact), ParticleContact(deformable_bars.particle_contact),
+                    candidates,
                 ))  # fmt: skip
         packed_bars.finish(world, joint_bar)
         for array, columns in ((deformable_bars.particle_q0, slice(3)), (deformable_bars.particle_qd0, slice(3, 6))):
@@ -295,10 +304,10 @@ class CoupledSolver(Solver):
         """Kernel arguments of the links, and the initial state of joints and particles in rows."""
         links, like, (b, _n, _q, _d, p) = self.model.articulated, inputs.links.link_mass, self._sizes(inputs)
         world = with_all_links_loaded(links, inputs.links, prepare_links(links, inputs.links, dt=self.settings.dt))
-        joints = zeros_in_same_library(like, (b, 1, links.state_columns(inputs.links)))
-        states = empty_in_same_library(like, (b, 1, p, PARTICLE.size))
-        self._write_first_state(inputs, joints, states, 0)
-        return world, joints, states
+        joint_states = zeros_in_same_library(like, (b, 1, links.state_columns(inputs.links)))
+        particle_states = empty_in_same_library(like, (b, 1, p, PARTICLE.size))
+        self._write_first_state(inputs, joint_states, particle_states, 0)
+        return world, joint_states, particle_states
 
     def check_divergence(self, rollout: CoupledRollout) -> None:
         """Raise a DivergenceError that names link or particle, and the step, when every world of the rollout diverged."""
@@ -315,8 +324,9 @@ class CoupledSolver(Solver):
         not finite, -1 otherwise.
         """
         links = failed_links(rollout.links, self.model.articulated.link_count)
-        particle, step = to_numpy(rollout.particles.diverged_particle), to_numpy(rollout.links.diverged_step)
-        return np.concatenate([links, np.where(particle >= 0, step, -1)[:, None].astype(np.int32)], axis=1)
+        diverged_particle, diverged_step = to_numpy(rollout.particles.diverged_particle), to_numpy(rollout.links.diverged_step)
+        particle_steps = np.where(diverged_particle >= 0, diverged_step, -1)[:, None].astype(np.int32)
+        return np.concatenate([links, particle_steps], axis=1)
 
     def _sizes(self, inputs: CoupledInputs) -> tuple[int, int, int, int, int]:
         """Numbers of worlds, links, joint coordinates, joint velocities and particles."""
@@ -336,14 +346,14 @@ class CoupledSolver(Solver):
         """The last arguments of both kernels: iterations per world, height of the ground [m]."""
         return iterations_per_task(inputs.world_count), float(self.model.deformable.ground_height)
 
-    def _write_first_state(self, inputs: CoupledInputs, joints: Array, states: Array, first_frame: int) -> None:
+    def _write_first_state(self, inputs: CoupledInputs, joint_states: Array, particle_states: Array, first_frame: int) -> None:
         """Write the first state to row 0 of both arrays."""
-        start_links(self.model.articulated, inputs.links, joints, first_frame)
-        initialise_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, states))
+        start_links(self.model.articulated, inputs.links, joint_states, first_frame)
+        initialise_particles(*views(inputs.particles.particle_q0, inputs.particles.particle_qd0, particle_states))
 
     def _advance(
-        self, rollout: CoupledRollout, joints: Array, states: Array, store_all: bool, write_frames: bool, store_every: int,
-        stored_joints: Array, stored_particles: Array, first: int, steps: int,
+        self, rollout: CoupledRollout, joint_states: Array, particle_states: Array, store_all: bool, write_frames: bool,
+        store_every: int, stored_joint_states: Array, stored_particle_states: Array, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of both arrays; ``rollout`` holds the frames and the marks of divergence."""
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
@@ -351,10 +361,11 @@ class CoupledSolver(Solver):
         particles = prepare_particles(self.model.deformable, inputs.particles)
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
         stage_rows = zeros_in_same_library(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
-        _copy_joints(joints, 0, stage_rows)
+        _copy_joints(joint_states, 0, stage_rows)
         Launcher(
-            advance, steps, self.settings.substeps, int(store_all), int(write_frames), store_every, stage_rows, joints, states,
-            zeros_in_same_library(like, (b, p, 3)), stored_joints, stored_particles, CoupledFrames(*rollout.frame_arrays),
+            advance, steps, self.settings.substeps, int(store_all), int(write_frames), store_every, stage_rows, joint_states,
+            particle_states, zeros_in_same_library(like, (b, p, 3)), stored_joint_states, stored_particle_states,
+            CoupledFrames(*rollout.frame_arrays),
             rollout.marks, self._contact_particles(like), links, particles, self._self_contact(inputs, first),
             *self._last_arguments(inputs),
         )(first)  # fmt: skip

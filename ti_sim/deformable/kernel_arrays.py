@@ -15,7 +15,7 @@ from ti_sim.deformable.families import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact_layout import BAR_ROWS
-from ti_sim.deformable.states import join, sum_rows
+from ti_sim.deformable.states import add_and_clear, sum_rows
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -151,11 +151,11 @@ class AdjointSums:
         """Adjoints to which steps add; chunks of triangles add to different rows [B, rows, 4] of ``self_contact``."""
         return replace(self.bars, **self._partial_sums)
 
-    def join(self) -> None:
+    def add_partial_sums(self) -> None:
         """Add the partial sums since the last call to the sums over the rollout."""
         for name, addend in self._partial_sums.items():
             if 0 not in addend.shape:
-                join(*views(addend, self._total(name)))
+                add_and_clear(*views(addend, self._total(name)))
 
     def finish(self) -> None:
         """Write the adjoints of gravity, wind and self-contact."""

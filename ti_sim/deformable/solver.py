@@ -168,7 +168,7 @@ class DeformableSolver(Solver):
                         states, rollout.diverged_step, *shared_arguments, contacts, iterations_per_task(b),
                         *self._step_arguments(), start, start - first, step_count,
                     ))  # fmt: skip
-                sums.join()
+                sums.add_partial_sums()
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
         if slots:

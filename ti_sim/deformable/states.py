@@ -49,7 +49,7 @@ def copy_row(source: ti.types.ndarray(), source_row: int, target: ti.types.ndarr
 
 
 @ti.kernel
-def join(addend: ti.types.ndarray(), total: ti.types.ndarray()):
+def add_and_clear(addend: ti.types.ndarray(), total: ti.types.ndarray()):
     """total += addend and addend = 0, element by element (same shape)."""
     for index in ti.grouped(addend):
         total[index] = total[index] + addend[index]

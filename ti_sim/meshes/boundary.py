@@ -9,21 +9,22 @@ from ti_sim.base.errors import UserError
 KINDS = {4: "tet", 8: "hex", 10: "tet10"}  # by nodes per element
 
 # Per kind: the faces of an element, each split into triangles, counter-clockwise seen from outside.
-_TETS = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
-_MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}  # middle node of each edge of a ten-node tetrahedron
-_QUADS = ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7))
+_TET_FACES = ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))
+_HEX_FACES = ((0, 3, 2, 1), (4, 5, 6, 7), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7))
+# Middle node of each edge of a ten-node tetrahedron.
+_EDGE_MIDDLE = {(0, 1): 4, (1, 2): 5, (0, 2): 6, (0, 3): 7, (1, 3): 8, (2, 3): 9}
 
 
 def _quarters(a: int, b: int, c: int) -> tuple[tuple[int, int, int], ...]:
     """The four triangles of a face with mid-edge nodes."""
-    ab, bc, ca = (_MIDDLE[min(pair), max(pair)] for pair in ((a, b), (b, c), (c, a)))
+    ab, bc, ca = (_EDGE_MIDDLE[min(pair), max(pair)] for pair in ((a, b), (b, c), (c, a)))
     return ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
 
 
 ELEMENT_FACES = {
-    "tet": tuple((face,) for face in _TETS),
-    "hex": tuple(((a, b, c), (a, c, d)) for a, b, c, d in _QUADS),
-    "tet10": tuple(_quarters(*face) for face in _TETS),
+    "tet": tuple((face,) for face in _TET_FACES),
+    "hex": tuple(((a, b, c), (a, c, d)) for a, b, c, d in _HEX_FACES),
+    "tet10": tuple(_quarters(*face) for face in _TET_FACES),
 }
 
 
@@ -47,9 +48,9 @@ def boundary_faces(indices: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarr
     kind = KINDS[indices.shape[1]]
     sides = ELEMENT_FACES[kind]
     side_triangles = np.array(sides)  # [sides, triangles, 3]
-    corners = np.array(_QUADS if kind == "hex" else _TETS)
-    keys = np.sort(indices[:, corners], axis=2).reshape(-1, corners.shape[1])
-    _, inverse, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+    corners = np.array(_HEX_FACES if kind == "hex" else _TET_FACES)
+    sorted_corners = np.sort(indices[:, corners], axis=2).reshape(-1, corners.shape[1])
+    _, inverse, count = np.unique(sorted_corners, axis=0, return_inverse=True, return_counts=True)
     if count.max() > 2:
         element = int(np.argmax(count[inverse.reshape(-1)] > 2)) // len(sides)
         raise UserError(f"{name}: element {element} has a face that belongs to {count.max()} elements: remove those that overlap")

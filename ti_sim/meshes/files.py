@@ -14,7 +14,7 @@ import numpy as np
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 from ti_sim.base.warn import warn
-from ti_sim.meshes.packages import required
+from ti_sim.meshes.packages import require_package
 from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh, jacobians
 from ti_sim.shapes.archives import check_unpacked_size
@@ -103,7 +103,7 @@ def write_solid_mesh(mesh: SolidMesh, path: str | Path) -> None:
         lines += [f"t {a} {b} {c} {d}" for a, b, c, d in mesh.indices.tolist()]
         _call_on_file(lambda: path.write_text("\n".join(lines) + "\n"), f"mesh file {path} cannot be written", "check the folder")
         return
-    meshio = required("meshio", f"writing {path.name}")
+    meshio = require_package("meshio", f"writing {path.name}")
     cell_type = next(cell_type for cell_type, kind in _MESHIO_KINDS.items() if kind == mesh.kind)
     content = meshio.Mesh(mesh.vertices, [(cell_type, mesh.indices)])
     file_format = "gmsh" if path.suffix.lower() == ".msh" else None  # .msh is also a format of Ansys
@@ -170,7 +170,7 @@ def _read_tet(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _read_meshio(path: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] and indices [E, n] of the volume elements of a file, read by meshio."""
-    meshio = required("meshio", f"reading {path.name}")
+    meshio = require_package("meshio", f"reading {path.name}")
     content = _call_on_file(lambda: meshio.read(path), f"{name} cannot be read", "save it again, for example as .vtu or .msh")
     counts: Counter[str] = Counter()
     for block in content.cells:

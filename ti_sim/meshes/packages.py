@@ -11,7 +11,7 @@ from ti_sim.base.errors import UserError
 _INSTALL = "install it with pip install 'risp-taichi[meshes]'"
 
 
-def required(name: str, purpose: str) -> ModuleType:
+def require_package(name: str, purpose: str) -> ModuleType:
     """Import a package of the extra "meshes".
 
     Args:

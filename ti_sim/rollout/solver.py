@@ -100,10 +100,8 @@ class Solver(ABC):
             )
         for name, bar, frame_array in zip(self.frame_names, bars, rollout.frame_arrays, strict=True):
             check_array(bar, f"{name}_bar", tuple(frame_array.shape))
-        for name, bar, frame_array in zip(
-            self.last_names(rollout.inputs), last_bars, rollout.last_arrays, strict=bool(last_bars)
-        ):
-            check_array(bar, f"{name}_bar", tuple(frame_array.shape), double=str(frame_array.dtype).endswith(("64", "f64")))
+        for name, bar, last_array in zip(self.last_names(rollout.inputs), last_bars, rollout.last_arrays, strict=bool(last_bars)):
+            check_array(bar, f"{name}_bar", tuple(last_array.shape), double=str(last_array.dtype).endswith(("64", "f64")))
         result = self._compiled(self._differentiate)(rollout, bars, tuple(last_bars))
         mark_diverged_worlds(result.arrays(), rollout.diverged)
         return result

@@ -26,8 +26,8 @@ _CELLS = 32  # cells along the longest side, unless the shape is thin
 _THIN_CELLS = 6  # cells along the shortest side, if the number of nodes allows it
 _MAX_NODES = 64**3
 _MARGIN = 2  # nodes beyond the bounding box on every side
-_BLOCK = 16  # nodes along a side of the initial blocks of the search
-_ROWS = 1 << 17  # pairs of points and triangles processed together
+_BLOCK_NODES = 16  # nodes along a side of the initial blocks of the search
+_MAX_PAIRS = 1 << 17  # pairs of points and triangles processed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class DistanceField:
         coefficients: [X, Y, Z] float64 coefficients of the quadratic B-splines at the nodes, m.
         low: [3] float64, first node, m.
         cell: distance between neighbouring nodes [m].
-        bound: radius of the bounding sphere about the origin [m].
+        bounding_radius: radius of the bounding sphere about the origin [m].
     """
 
     coefficients: np.ndarray
     low: np.ndarray
     cell: float
-    bound: float
+    bounding_radius: float
 
 
 def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> DistanceField:
@@ -64,13 +64,13 @@ def sample_distance(surface: TriangleMesh, *, cells: int | None = None) -> Dista
     def distance(first: np.ndarray, cell: float, counts: tuple[int, int, int]) -> np.ndarray:
         return signed_distance(vertices, faces, first, cell, counts)
 
-    bound = float(np.linalg.norm(used_vertices, axis=1).max())
-    return sample_field(distance, used_vertices.min(axis=0), np.ptp(used_vertices, axis=0), bound, cells=cells)
+    bounding_radius = float(np.linalg.norm(used_vertices, axis=1).max())
+    return sample_field(distance, used_vertices.min(axis=0), np.ptp(used_vertices, axis=0), bounding_radius, cells=cells)
 
 
 def sample_field(
-    distance: Callable[[np.ndarray, float, tuple[int, int, int]], np.ndarray], low: np.ndarray, sides: np.ndarray, bound: float,
-    *, cells: int | None = None,
+    distance: Callable[[np.ndarray, float, tuple[int, int, int]], np.ndarray], low: np.ndarray, sides: np.ndarray,
+    bounding_radius: float, *, cells: int | None = None,
 ) -> DistanceField:  # fmt: skip
     """Sample a signed distance on a grid about a box.
 
@@ -78,7 +78,7 @@ def sample_field(
         distance: [X, Y, Z] distances [m] at the nodes of a grid, of its first node, cell and number of nodes.
         low: [3] lowest corner of the box [m].
         sides: [3] its sides [m].
-        bound: radius of the bounding sphere about the origin [m].
+        bounding_radius: radius of the bounding sphere about the origin [m].
         cells: as of ``sample_distance``.
     """
     cell = _cell_size(sides) if cells is None else float(sides.max() / cells)
@@ -94,7 +94,7 @@ def sample_field(
     coefficients = values[inner].copy()
     for axis in range(3):
         coefficients -= np.diff(values, n=2, axis=axis)[tuple(slice(None) if k == axis else slice(1, -1) for k in range(3))] / 8
-    return DistanceField(coefficients, first_node, cell, bound)
+    return DistanceField(coefficients, first_node, cell, bounding_radius)
 
 
 def _cell_size(sides: np.ndarray) -> float:
@@ -144,17 +144,17 @@ def _distance_to_part(
     centers = corners.mean(axis=1)
     radii = np.linalg.norm(corners - centers[:, None], axis=2).max(axis=1)
     result = np.empty(counts)
-    for start in np.ndindex(*(-(-n // _BLOCK) for n in counts)):
-        nodes, first, candidates = _near_triangles(centers, radii, low, cell, counts, _BLOCK * np.array(start))
+    for start in np.ndindex(*(-(-n // _BLOCK_NODES) for n in counts)):
+        nodes, first, candidates = _near_triangles(centers, radii, low, cell, counts, _BLOCK_NODES * np.array(start))
         position = low + cell * nodes
         node_index = np.repeat(np.arange(len(nodes)), np.diff(first))
         distance = np.empty(len(node_index))
-        for row in range(0, len(node_index), _ROWS):
-            rows = slice(row, row + _ROWS)
+        for row in range(0, len(node_index), _MAX_PAIRS):
+            rows = slice(row, row + _MAX_PAIRS)
             distance[rows] = np.linalg.norm(_offset(position[node_index[rows]], corners[candidates[rows]])[0], axis=1)
         min_distance = np.minimum.reduceat(distance, first[:-1])
-        hits = np.flatnonzero(distance == min_distance[node_index])
-        closest = candidates[hits[np.searchsorted(node_index[hits], np.arange(len(nodes)))]]
+        closest_pairs = np.flatnonzero(distance == min_distance[node_index])
+        closest = candidates[closest_pairs[np.searchsorted(node_index[closest_pairs], np.arange(len(nodes)))]]
         offsets, weights = _offset(position, corners[closest])
         on_border = weights == 0
         feature = np.choose(on_border.sum(axis=1), [0, 1 + on_border.argmax(axis=1), 4 + weights.argmax(axis=1)])
@@ -180,7 +180,7 @@ def _near_triangles(
         (nodes [n, 3], first triangle of each node [n + 1], triangles).
     """
     octants = np.array(list(np.ndindex(2, 2, 2)))
-    blocks, block_size = start[None], _BLOCK
+    blocks, block_size = start[None], _BLOCK_NODES
     first, candidates = np.array([0, len(centers)]), np.arange(len(centers))
     while True:
         block_index = np.repeat(np.arange(len(blocks)), np.diff(first))

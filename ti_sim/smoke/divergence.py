@@ -7,12 +7,12 @@ from ti_sim.smoke.forces import Grid
 
 
 @kernel
-def diverge(grid: Grid, flow: Flow, result: ti.types.ndarray()):
-    """result [B, X, Y] = net outflow of each open cell, the divergence times the side of a cell [m/s]."""
-    for b, i, j in result:
-        outflow = grid.open_x[i + 1, j] * flow.x[b, i + 1, j] - grid.open_x[i, j] * flow.x[b, i, j]
-        outflow += grid.open_y[i, j + 1] * flow.y[b, i, j + 1] - grid.open_y[i, j] * flow.y[b, i, j]
-        result[b, i, j] = outflow
+def compute_outflow(grid: Grid, flow: Flow, outflow: ti.types.ndarray()):
+    """outflow [B, X, Y] = net outflow of each open cell, the divergence times the side of a cell [m/s]."""
+    for b, i, j in outflow:
+        value = grid.open_x[i + 1, j] * flow.x[b, i + 1, j] - grid.open_x[i, j] * flow.x[b, i, j]
+        value += grid.open_y[i, j + 1] * flow.y[b, i, j + 1] - grid.open_y[i, j] * flow.y[b, i, j]
+        outflow[b, i, j] = value
 
 
 @kernel

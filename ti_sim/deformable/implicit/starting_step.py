@@ -12,7 +12,7 @@ the start.
 
 An error of second order in one step does not change the order of BDF2. Under a constant acceleration a the velocity is exact, and
 positions would end 7/18 a h^2 too far. The second stage starts from x_hat minus this, with a = 3/2 u / h, where u is the change
-of velocity in Y. An impulse of contact is no constant acceleration, and must not displace x_hat: u counts by the share
+of velocity in Y. An impulse of contact is no constant acceleration, and must not displace x_hat: u is multiplied by the share
 
     5 w^2 / (4 w^2 + |u|^2),    w = 2/3 h |g + load / m|,
 
@@ -56,7 +56,7 @@ def position_correction_adjoint(
     """Adjoint of ``position_correction``: add those of gravity [B, P, 3] by particle, loads and masses to ``bars``.
 
     Args:
-        model, inputs, states, stage, dt, world, frame: as there.
+        model, inputs, states, stage, dt, world, frame: as in ``position_correction``.
         bars: adjoints of the inputs.
         bar: [P, 3] adjoint of the result.
 
