@@ -9,7 +9,7 @@ from ti_render.raster.fragment import barycentrics_adjoint, fragment_at, perspec
 from ti_render.raster.softras_adjoint import add_screen
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
-from ti_render.shading.surface import add_attributes, face_attributes, surface_adjoint
+from ti_render.shading.surface import add_attribute_adjoints, face_attributes, surface_adjoint
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import outer, vec3
@@ -74,7 +74,9 @@ class NearestFacesAdjoint(TilePass):
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
             faces, bars, tile.slot, attributes, m, r, colour_bar
         )
-        add_attributes(faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r))
+        add_attribute_adjoints(
+            faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r)
+        )
         ratio_bar = z * (r_bar - r_bar.dot(r)) - z * z * z_bar
         b_bar = ratio_bar * triangle.inverse_depths
         a0_bar, a1_bar, a2_bar = barycentrics_adjoint(p, triangle, fragment, b_bar)

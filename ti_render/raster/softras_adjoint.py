@@ -22,7 +22,7 @@ from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.rows import get3
 from ti_render.shading.reflection import UNLIT, add3
-from ti_render.shading.surface import DEPTH, NORMAL, add_attributes, face_attributes, surface_adjoint, surface_colour
+from ti_render.shading.surface import DEPTH, NORMAL, add_attribute_adjoints, face_attributes, surface_adjoint, surface_colour
 from ti_render.shading.uniforms import uniform3
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -268,7 +268,7 @@ class BlendingAdjoint(TilePass):
         sums.a1_bar += sums.steepness_by_a1 * sums.steepness_bar
         sums.a2_bar += sums.steepness_by_a2 * sums.steepness_bar
         add_screen(self.faces, self.bars, m, f, sums.a0_bar, sums.a1_bar, sums.a2_bar, sums.depths_bar)
-        add_attributes(self.faces, self.bars, m, f, sums.albedo_bar, sums.uv_bar, sums.normals_bar, sums.points_bar)
+        add_attribute_adjoints(self.faces, self.bars, m, f, sums.albedo_bar, sums.uv_bar, sums.normals_bar, sums.points_bar)
 
     @ti.func
     def end_tile(self, tile: ti.template()):

@@ -1,4 +1,4 @@
-"""The colour of a face at a fragment, from the attributes of its corners, and its derivatives in both modes.
+"""The colour of a face at a fragment, from the attributes of its corners, and its derivatives in forward and reverse mode.
 
 Attributes (albedo, uv, normal, world position) are interpolated with the fragment's perspective-correct barycentrics r.
 "Colour" is the quantity of ``shading``: UNLIT, LAMBERT or PHONG light (``reflection``), DEPTH the camera depth, NORMAL the unit
@@ -74,7 +74,7 @@ def face_attributes(faces: ti.template(), m, f):
 
 
 @ti.func
-def add_attributes(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
+def add_attribute_adjoints(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
     """Add the adjoints of a face's ``Attributes`` to those of the arrays that hold them."""
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
         albedo_row = row_of(m, bars.albedo.shape[0], faces.images)

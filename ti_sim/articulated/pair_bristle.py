@@ -63,10 +63,10 @@ def _path_average(path: Vector) -> tuple[Real, Real]:
     return recorded(mean_depth, [(depth, fraction), (travel, mean_by_travel)]), fraction_variable
 
 
-def _friction_limit_factor(squared: Real, weight: Real, path: Vector, law: Vector) -> Real:
+def _friction_limit_factor(squared_length: Real, weight: Real, path: Vector, law: Vector) -> Real:
     """Factor that shortens a vector of this squared length to the mean of min(length, mu f) along the path of a patch."""
-    is_positive = squared > 0.0
-    length = sqrt(where(is_positive, squared, 1.0))
+    is_positive = squared_length > 0.0
+    length = sqrt(where(is_positive, squared_length, 1.0))
     mean_force = where(is_positive, length * inverse(weight), 0.0)
     path_values = ti.Vector([x.value for x in path.entries])
     value, rate, by_path, by_law = limited_friction(mean_force.value, path_values, *(x.value for x in law.entries))

@@ -139,11 +139,11 @@ def _edges(positions: np.ndarray, tri_indices: np.ndarray) -> tuple[np.ndarray, 
     return first, second, np.cross(first, second)
 
 
-def _raise_if_any(bad: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
-    """Raise a UserError for the first bad triangle."""
-    if bad.any():
-        index = int(np.argmax(bad))
-        count_note = f" (and {bad.sum() - 1} more)" if bad.sum() > 1 else ""
+def _raise_if_any(is_defective: np.ndarray, tri_indices: np.ndarray, defect: str) -> None:
+    """Raise a UserError for the first defective triangle."""
+    if is_defective.any():
+        index = int(np.argmax(is_defective))
+        count_note = f" (and {is_defective.sum() - 1} more)" if is_defective.sum() > 1 else ""
         raise UserError(f"triangle {index} of particles {tri_indices[index].tolist()}{count_note} {defect}")
 
 

@@ -2,7 +2,7 @@
 
 A particle comes from the height z_hat and ends at z with the velocity u = (x - x_hat) / gamma; one step before the end, it was
 at z_before (heights above the ground). The travel of the mean is l = |z - z_before| + onset, where ``onset`` smooths the
-stiffness at rest. With the mean depth m and the fraction q of ``law.onset`` at the depth -z (less kd u_z / ke while
+stiffness at rest. With the mean depth m and the fraction q of ``law.path_average`` at the depth -z (less kd u_z / ke while
 separating),
 
     f_n = ke m + kd q max(0, -u_z).
@@ -35,8 +35,8 @@ def vec5(a, b, c, d, e):
 
 
 @ti.func
-def grip(y):
-    """phi(y) and its derivative."""
+def regularised_friction(y):
+    """phi(y), the friction over its limit, and its derivative."""
     value, derivative = 1.0, 0.0
     if y <= 1 - _WIDTH:
         value, derivative = y, 1.0
@@ -52,7 +52,7 @@ def mean_over_path(depth, above, below):
 
     Args:
         depth: depth with the largest weight [m].
-        above, below: distances from there to the ends above and below [m]; with equal ones this is ``law.onset``.
+        above, below: distances from there to the ends above and below [m]; with equal ones this is ``law.path_average``.
 
     Returns:
         (mean [m], fraction [1], mean_by: derivatives of the mean by above and below, as that by the depth is the fraction,
@@ -190,7 +190,7 @@ def ground_law(x, x_hat, previous_height, ground, gamma, onset, reach, contact):
     friction_limit, sticking_damping = mu * normal, kf * fraction
     if friction_limit > 0 and sticking_damping > 0:
         speed = u.norm()
-        phi, phi_derivative = grip(sticking_damping * speed / friction_limit)
+        phi, phi_derivative = regularised_friction(sticking_damping * speed / friction_limit)
         damping, damping_along = sticking_damping, sticking_damping * phi_derivative
         phi_remainder = phi - sticking_damping * speed / friction_limit * phi_derivative
         if speed > 0:

@@ -19,9 +19,9 @@ _MAX_CHEAP_COST = 40  # cost of a factor in solves, up to which Newton's method 
 _ROUNDING = 1e-15  # of a product, relative to the sum of the sizes of its terms: a residual of this size ends a solve
 _MAX_SOLVE_ROUNDOFF = 1e-13  # the same after a solve with a factor, which adds rounding errors
 _ATTEMPTS = 12  # refinements and restarts of GMRES
-_STAGNATION_RATIO = 0.5  # of the lowest excess so far: above it, another attempt does not help
+_STAGNATION_RATIO = 0.5  # of the lowest error so far: above it, another attempt does not help
 _MARGIN = 10  # tolerances within which a solve may end if it stagnates by rounding
-_REFINEMENT_RATIO = 0.01  # of the previous excess: up to it, corrections with the factor alone continue
+_REFINEMENT_RATIO = 0.01  # of the previous error: up to it, corrections with the factor alone continue
 _MAX_DIAGONAL_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
 
 
@@ -144,13 +144,13 @@ class LinearSolver:
     ) -> tuple[np.ndarray, int, bool]:
         """Solution with the factor, its number of iterations, and whether it is within the tolerance or limited by rounding.
 
-        Both the residual and the next correction must be small: the residual of a stiff, thin body hides its soft modes, and
-        corrections with the factor are too short if the matrix is far from symmetric. Corrections with the factor alone
-        (iterative refinement) continue while each reduces the error strongly; GMRES follows.
+        Both the residual and the next correction must be within the tolerance (``tolerance_ratio`` at most 1): the residual of a
+        stiff, thin body hides its soft modes, and corrections with the factor are too short if the matrix is far from symmetric.
+        Corrections with the factor alone (iterative refinement) continue while each reduces the error strongly; GMRES follows.
         """
         solution = best_solution = self._factor.solve(rhs)
         operator = LinearOperator(matrix.shape, self._factor.solve, dtype=np.float64)
-        count, lowest_excess, is_refining = 0, np.inf, True
+        count, lowest_ratio, is_refining = 0, np.inf, True
 
         def count_iteration(_residual: float) -> None:
             nonlocal count
@@ -160,24 +160,24 @@ class LinearSolver:
             residual = rhs - matrix @ solution
             correction = self._factor.solve(residual)
             relative_correction = float(np.linalg.norm(correction) / np.linalg.norm(solution))
-            excess = max(float(np.linalg.norm(residual) / np.linalg.norm(rhs)), relative_correction) / tolerance
-            if excess <= 1 or (relative_correction <= tolerance and _is_rounding(matrix, solution, residual, _ROUNDING)):
+            tolerance_ratio = max(float(np.linalg.norm(residual) / np.linalg.norm(rhs)), relative_correction) / tolerance
+            if tolerance_ratio <= 1 or (relative_correction <= tolerance and _is_rounding(matrix, solution, residual, _ROUNDING)):
                 return solution, count, True
-            is_stagnating = not is_refining and excess > _STAGNATION_RATIO * lowest_excess
-            is_refining = is_refining and excess <= _REFINEMENT_RATIO * lowest_excess
-            if excess < lowest_excess:
-                best_solution, lowest_excess = solution, excess
+            is_stagnating = not is_refining and tolerance_ratio > _STAGNATION_RATIO * lowest_ratio
+            is_refining = is_refining and tolerance_ratio <= _REFINEMENT_RATIO * lowest_ratio
+            if tolerance_ratio < lowest_ratio:
+                best_solution, lowest_ratio = solution, tolerance_ratio
             if is_stagnating or count >= max_iterations or attempt == _ATTEMPTS:
                 break
             if is_refining:
                 solution, count = solution + correction, count + 1
                 continue
             gmres_correction, _failed = gmres(
-                matrix, residual, rtol=min(0.5 / excess, 0.1), atol=0.0, restart=max_iterations, maxiter=1, M=operator,
+                matrix, residual, rtol=min(0.5 / tolerance_ratio, 0.1), atol=0.0, restart=max_iterations, maxiter=1, M=operator,
                 callback=count_iteration, callback_type="pr_norm",
             )  # fmt: skip
             solution = solution + gmres_correction
-        return best_solution, count, lowest_excess <= _MARGIN and is_stagnating
+        return best_solution, count, lowest_ratio <= _MARGIN and is_stagnating
 
 
 def _is_rounding(matrix: csr_matrix, solution: np.ndarray, residual: np.ndarray, rounding: float) -> bool:

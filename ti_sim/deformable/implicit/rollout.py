@@ -122,7 +122,7 @@ def simulate(
 
 
 def _initial_rows(inputs: DeformableInputs) -> np.ndarray:
-    """[B, known, P, 6] rows of states before the first stage."""
+    """[B, initial_count, P, 6] rows of states before the first stage."""
     if isinstance(inputs, ContinuedInputs):
         return inputs.particle_history0
     return np.concatenate([inputs.particle_q0, inputs.particle_qd0], axis=-1)[:, None]
