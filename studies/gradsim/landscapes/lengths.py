@@ -23,7 +23,7 @@ ByFilm = Mapping[tuple[str, int, str], Facts]  # kind, quarters and rate of a fi
 
 
 def lengths_page(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
-    """The page of figure 12 (arguments: ``landscapes.make``)."""
+    """The page of figure 12 (arguments: ``figures.make``)."""
     rigid = cubes(preset, folder, jobs=jobs, title=name)
     facts = {
         (kind, quarter, rate): Facts.of(

@@ -37,7 +37,7 @@ SHOWN = (0.5, 1.0, 2.0, 4.0)  # centres in the figure, kg a vertex
 
 
 def maps_page(name: str, preset: Preset, folder: Path, *, jobs: int) -> Page:
-    """The page of figure 11 (arguments: ``landscapes.make``)."""
+    """The page of figure 11 (arguments: ``figures.make``)."""
     side = max(3, preset.points // 2 | 1)
     cells = [
         Cell(f"landscapes/{kind}-map", soft_losses, {"kind": kind, "size": preset.small, "points": side, "names": list(LAME)})
