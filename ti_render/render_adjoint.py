@@ -9,7 +9,7 @@ from ti_render.geometry.normals import find_normals_adjoint
 from ti_render.geometry.pose import pose_adjoint
 from ti_render.geometry.project import project_adjoint
 from ti_render.inputs import RenderInputs, contiguous, present_inputs
-from ti_render.raster.antialias import spread_samples
+from ti_render.raster.antialias import average_samples_adjoint
 from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
 from ti_render.raster.row_sums import add_row_sums, add_tile_sums
 from ti_render.raster.softras import STATE_SIZE
@@ -61,7 +61,7 @@ def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[s
     bars |= {name: _zeros(getattr(layer.faces, name)) for name in field_names(FaceArrays) if name not in bars}
     if settings.antialias > 1:
         samples_bar = empty_in_same_library(images_bar, tuple(layer.pictures.shape))
-        spread_samples(images_bar, settings.antialias, samples_bar)
+        average_samples_adjoint(images_bar, settings.antialias, samples_bar)
         images_bar = samples_bar
     _add_picture(result, images_bar, bars)
     if result.shadows is not None:

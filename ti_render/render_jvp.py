@@ -13,7 +13,7 @@ from ti_render.geometry.normals import find_normals_jvp
 from ti_render.geometry.pose import pose_jvp
 from ti_render.geometry.project import project_jvp
 from ti_render.inputs import COLUMN_FLAGS, contiguous, present_inputs
-from ti_render.raster.antialias import average_columns
+from ti_render.raster.antialias import average_samples_jvp
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
 from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_jvp import rasterise_jvp
@@ -54,14 +54,14 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     """
     require()
     container, tangents = tangents, {name: contiguous(array) for name, array in tangents.items()}
-    columns = _columns(result, tangents)
+    columns = _column_count(result, tangents)
     inputs, settings, faces = result.inputs, result.settings, result.layer.faces
     like = result.vertices
     dots = {name: tangents[name] if name in tangents else _no_tangent(result, name, columns) for name in result.filled_inputs}
     column_flags = np.zeros(columns, dtype=np.int32)
     for name in tangents:
-        column_flags |= _moving(tangents, columns, (name,)) * COLUMN_FLAGS[name]
-    dots |= _geometry(result, dots, columns, bool((column_flags & MOVING_COLUMN).any()))
+        column_flags |= _changing_columns(tangents, columns, (name,)) * COLUMN_FLAGS[name]
+    dots |= _geometry_tangents(result, dots, columns, bool((column_flags & MOVING_COLUMN).any()))
     dots["uniforms"] = empty_in_same_library(like, (like.shape[0] * columns, faces.uniforms.shape[1]))
     gather_uniforms_jvp(
         result.picture, inputs.camera, result.filled_inputs["directional"], faces.uniforms, bundle_from(UniformArrays, dots),
@@ -77,12 +77,12 @@ def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
         )  # fmt: skip
     dots["shadow_maps"] = zeros_in_same_library(like, (1, 1, 1, 1, 4))
     if result.shadows is not None:
-        is_moving = _moving(tangents, columns, ("vertices_rest", "body_q", "directional"))
+        is_moving = _changing_columns(tangents, columns, ("vertices_rest", "body_q", "directional"))
         dots["shadow_maps"] = _shadow_tangents(result, result.shadows, dots, is_moving)
     return in_same_library(next(iter(container.values())), _picture_tangents(result, dots, column_flags))
 
 
-def _columns(result: RenderResult, tangents: Mapping[str, Array]) -> int:
+def _column_count(result: RenderResult, tangents: Mapping[str, Array]) -> int:
     """K, the number of columns."""
     names = present_inputs(result.inputs)
     if not tangents:
@@ -103,7 +103,7 @@ def _no_tangent(result: RenderResult, name: str, columns: int) -> Array:
     return zeros_in_same_library(result.vertices, (columns, *shape))
 
 
-def _moving(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...]) -> np.ndarray:
+def _changing_columns(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...]) -> np.ndarray:
     """[K] int32: 1 for columns in which one of these inputs changes."""
     is_moving = np.zeros(columns, dtype=np.int32)
     for name in names:
@@ -112,13 +112,13 @@ def _moving(tangents: Mapping[str, Array], columns: int, names: tuple[str, ...])
     return is_moving
 
 
-def _geometry(result: RenderResult, dots: dict[str, Array], columns: int, is_moving: bool) -> dict[str, Array]:
+def _geometry_tangents(result: RenderResult, dots: dict[str, Array], columns: int, is_moving: bool) -> dict[str, Array]:
     """Tangents of the world vertices, the screen vertices and the normals (dummies where nothing moves)."""
     vertices, inputs, settings = result.vertices, result.inputs, result.settings
     dummy = zeros_in_same_library(vertices, (1, 1, 1, 3))
     if not is_moving:
-        shadowed = result.shadows is not None
-        zero_tangents = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if shadowed else dummy
+        has_shadows = result.shadows is not None
+        zero_tangents = zeros_in_same_library(vertices, (*vertices.shape[:2], columns, 3)) if has_shadows else dummy
         return {"vertices": zero_tangents, "screen": dummy, "normals": dummy}
     vertices_dot = empty_in_same_library(vertices, (*vertices.shape[:2], columns, 3))
     pose_jvp(inputs.vertices_rest, inputs.mesh.vertex_body, inputs.body_q, dots["vertices_rest"], dots["body_q"], vertices_dot)
@@ -192,5 +192,5 @@ def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags
     if settings.antialias == 1:
         return pictures_dot
     averaged_tangents = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))
-    average_columns(pictures_dot, settings.antialias, averaged_tangents)
+    average_samples_jvp(pictures_dot, settings.antialias, averaged_tangents)
     return averaged_tangents

@@ -1,8 +1,8 @@
 """Backdrop of a picture: the lit ground plane in front of the background, pixel by pixel.
 
 The ray of a pixel meets the plane at camera depth z = 1 / (plane . (x, y, 1)), in the point eye + z (ray + x ray_x + y ray_y).
-Ground and background share the pixel with weights exp(-depth / (gamma (far - near))) (``hard``: the nearer one has weight
-1); the ground is drawn where its depth exceeds ``near``. It is shaded without highlights.
+Ground and background share the pixel with weights exp(-depth / (gamma (far - near))) (``nearest_only``: the nearer one has
+weight 1); the ground is drawn where its depth exceeds ``near``. It is shaded without highlights.
 """
 
 from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop
@@ -62,13 +62,13 @@ def inverse_temperature(view: ti.template(), m):
 
 
 @ti.func
-def backdrop_weights(view: ti.template(), inverse_depth, inverse_temperature, hard):
+def backdrop_weights(view: ti.template(), inverse_depth, inverse_temperature, nearest_only):
     """Least depth of ground and background, and their softmax weights relative to it."""
     depth, e_ground, e_background = view.background_depth, 0.0, 1.0
     if inverse_depth > 1e-30 and inverse_depth * view.near < 1.0:
         z = 1.0 / inverse_depth
         exponent = (view.background_depth - z) * inverse_temperature
-        if hard == 1:
+        if nearest_only == 1:
             if exponent > 0:
                 depth, e_ground, e_background = z, 1.0, 0.0
         elif exponent >= 0:

@@ -8,7 +8,10 @@ from ti_sim.base.runtime import ti
 
 @ti.kernel
 def average_samples(samples: ti.types.ndarray(), side: ti.template(), pictures: ti.types.ndarray()):
-    """Average side x side samples: reads samples [M, s H, s W, 4], writes pictures [M, H, W, 4]. Adjoint: ``spread_samples``."""
+    """Average side x side samples: reads samples [M, s H, s W, 4], writes pictures [M, H, W, 4].
+
+    Adjoint: ``average_samples_adjoint``; tangent: ``average_samples_jvp``.
+    """
     height, width = pictures.shape[1], pictures.shape[2]
     for pixel in range(pictures.shape[0] * height * width):
         x, y, m = pixel % width, pixel // width % height, pixel // (width * height)
@@ -20,7 +23,7 @@ def average_samples(samples: ti.types.ndarray(), side: ti.template(), pictures: 
 
 
 @ti.kernel
-def spread_samples(pictures_bar: ti.types.ndarray(), side: ti.template(), samples_bar: ti.types.ndarray()):
+def average_samples_adjoint(pictures_bar: ti.types.ndarray(), side: ti.template(), samples_bar: ti.types.ndarray()):
     """Adjoint of ``average_samples``: writes samples_bar [M, s H, s W, 4] from pictures_bar [M, H, W, 4]."""
     height, width = pictures_bar.shape[1], pictures_bar.shape[2]
     for pixel in range(pictures_bar.shape[0] * height * width):
@@ -32,8 +35,8 @@ def spread_samples(pictures_bar: ti.types.ndarray(), side: ti.template(), sample
 
 
 @ti.kernel
-def average_columns(samples_dot: ti.types.ndarray(), side: ti.template(), pictures_dot: ti.types.ndarray()):
-    """``average_samples`` of every column of tangents: reads [M, K, s H, s W, 4], writes [M, K, H, W, 4]."""
+def average_samples_jvp(samples_dot: ti.types.ndarray(), side: ti.template(), pictures_dot: ti.types.ndarray()):
+    """Tangent of ``average_samples`` in every column: reads [M, K, s H, s W, 4], writes [M, K, H, W, 4]."""
     columns, height, width = pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3]
     for pixel in range(pictures_dot.shape[0] * columns * height * width):
         x, y, row = pixel % width, pixel // width % height, pixel // (width * height)

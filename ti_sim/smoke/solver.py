@@ -291,25 +291,25 @@ class SmokeSolver(Solver):
         return state_bar
 
     def _advect_field_adjoint(
-        self, grid: Grid, index: int, state: _State, advected: list[Array], result_bar: Array, state_bar: _State
+        self, grid: Grid, field_index: int, state: _State, advected: list[Array], result_bar: Array, state_bar: _State
     ) -> None:
         """Adjoint of ``_advect_field``: adds to ``state_bar``, the adjoint of the state before the step."""
-        grid_points, flow, flow_bar = viewed(self._grid_points(grid)[index]), viewed(state.flow), viewed(state_bar.flow)
-        source, shape, field_bar = advected[0], tuple(result_bar.shape), state_bar.fields()[index]
+        grid_points, flow, flow_bar = viewed(self._grid_points(grid)[field_index]), viewed(state.flow), viewed(state_bar.flow)
+        source, shape, field_bar = advected[0], tuple(result_bar.shape), state_bar.fields()[field_index]
         forward_bar = result_bar
         if self.settings.advection == "maccormack":
             forward_bar, backward_bar = (empty_in_same_library(source, shape) for _ in range(2))
             correct_adjoint(grid_points, *views(result_bar, field_bar, forward_bar, backward_bar))
-            filled_bar = self._filled_field_bar(index, forward_bar)
+            filled_bar = self._filled_field_bar(field_index, forward_bar)
             advect_adjoint(
-                viewed(self._grid_points(grid, -1.0)[index]), flow, *views(advected[1], backward_bar), flow_bar,
+                viewed(self._grid_points(grid, -1.0)[field_index]), flow, *views(advected[1], backward_bar), flow_bar,
                 *views(filled_bar),
             )  # fmt: skip
-            self._fill_obstacles_adjoint(index, filled_bar, forward_bar)
-        source_bar = self._filled_field_bar(index, field_bar)
+            self._fill_obstacles_adjoint(field_index, filled_bar, forward_bar)
+        source_bar = self._filled_field_bar(field_index, field_bar)
         advection_adjoint = advect_cubic_adjoint if self.settings.advection == "cubic" else advect_adjoint
         advection_adjoint(grid_points, flow, *views(source, forward_bar), flow_bar, *views(source_bar))
-        self._fill_obstacles_adjoint(index, source_bar, field_bar)
+        self._fill_obstacles_adjoint(field_index, source_bar, field_bar)
 
     def _filled_field_bar(self, field_index: int, field_bar: Array) -> Array:
         """Array that sums the adjoint of a filled field: ``field_bar`` itself if there are no obstacles."""

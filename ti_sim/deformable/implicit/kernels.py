@@ -21,7 +21,7 @@ from ti_sim.deformable.solids import solid_force_jacobian
 NO_BARS = NoBars()
 GAMMA, GROUND, ONSET, REACH = range(4)  # entries of ``StageArrays.scalars``
 HAT = Row(position=3, velocity=3, height_before=1)  # columns of ``StageArrays.hat``
-INERTIA, CONTACT, ROUNDED = range(3)  # columns of ``StageArrays.energy``
+INERTIA, CONTACT, ROUNDING_SCALE = range(3)  # columns of ``StageArrays.energy``
 
 
 @bundle
@@ -148,7 +148,8 @@ def evaluate(
         for k in ti.static(range(3)):
             stage.residual[p, k] = residual[k]
             stage.non_potential[p, k] = other_force[k]
-        stage.energy[p, INERTIA], stage.energy[p, CONTACT], stage.energy[p, ROUNDED] = inertia, contact_energy, rounding_scale
+        stage.energy[p, INERTIA], stage.energy[p, CONTACT] = inertia, contact_energy
+        stage.energy[p, ROUNDING_SCALE] = rounding_scale
 
 
 @kernel

@@ -59,11 +59,13 @@ def pattern_of(model: DeformableModel) -> Pattern:
     keys, entries, strides, rows = [np.arange(count) * (count + 1)], [np.full(count, -1)], [np.zeros(count, int)], 0
     for family, nodes in FAMILIES.items():
         corners = free_index[model.tables[TABLES[family]]]
-        e, c, a = (values.ravel() for values in np.meshgrid(np.arange(len(corners)), *[np.arange(nodes)] * 2, indexing="ij"))
-        row, column = corners[e, c], corners[e, a]
+        element, row_corner, column_corner = (
+            values.ravel() for values in np.meshgrid(np.arange(len(corners)), *[np.arange(nodes)] * 2, indexing="ij")
+        )
+        row, column = corners[element, row_corner], corners[element, column_corner]
         is_free_pair = (row >= 0) & (column >= 0)
         keys.append((row * count + column)[is_free_pair])
-        entries.append((rows + (e * 3 * nodes + 3 * c) * nodes + a)[is_free_pair])
+        entries.append((rows + (element * 3 * nodes + 3 * row_corner) * nodes + column_corner)[is_free_pair])
         strides.append(np.full(is_free_pair.sum(), nodes))
         rows += 3 * nodes * nodes * len(corners)
     key, entry, stride = (np.concatenate(values) for values in (keys, entries, strides))
