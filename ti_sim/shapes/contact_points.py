@@ -65,7 +65,7 @@ def patches(surface: TriangleMesh) -> np.ndarray:
     return rows[np.unique(index[surface.faces])]
 
 
-def largest_share(rows: np.ndarray) -> float:
+def max_parameter_factor(rows: np.ndarray) -> float:
     """Largest factor of the contact parameters of a body on a plane.
 
     It is 1 for points; for patches the largest projected area in one of six directions [m2].

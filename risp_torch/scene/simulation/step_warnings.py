@@ -17,7 +17,7 @@ from ti_sim.articulated.single_state import mass_matrix
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.stable_step import stable_step
-from ti_sim.shapes.contact_points import largest_share
+from ti_sim.shapes.contact_points import max_parameter_factor
 
 _MAX_DRIFT = 0.05  # relative change of angular momentum above which there is a warning
 
@@ -33,8 +33,8 @@ def step_warnings(spec: SceneSpec) -> list[str]:
     sentences, warned_names = [], set()
     for body in spec.bodies:
         mass = float(body.mass(values)[0])
-        ke, kd, kf = (largest_share(body.points) * body.contact(values)[0, :3]).tolist()
-        ke = max(ke, largest_share(body.points) * float(body.contact_option(values, "bristle_stiffness")[0]))
+        ke, kd, kf = (max_parameter_factor(body.points) * body.contact(values)[0, :3]).tolist()
+        ke = max(ke, max_parameter_factor(body.points) * float(body.contact_option(values, "bristle_stiffness")[0]))
         if mass > 0 and len(body.points) and max(dt * math.sqrt(ke / mass), dt * kd / mass, dt * kf / mass) > 0.5:
             warned_names.add(body.name)
             sentences.append(

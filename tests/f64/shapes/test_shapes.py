@@ -9,7 +9,7 @@ import trimesh
 from tests.reference.folders import SCENE_ASSETS as ASSETS
 from tests.reference.shapes import EVERY_SHAPE, as_mesh, rotation
 from ti_sim import Box, Capsule, Cone, Cylinder, Mesh, Sphere, contact_points, mass_properties
-from ti_sim.shapes.contact_points import largest_share, placed
+from ti_sim.shapes.contact_points import max_parameter_factor, placed
 from ti_sim.shapes.mass import check_inertia, integrate_surface
 from ti_sim.shapes.shape import collision_corners
 from ti_sim.shapes.surface import check_solid, merge_vertices, smooth_groups
@@ -190,7 +190,7 @@ def test_patches_share_out_the_surface():
     assert (rows[:, 4] == 5).all() and len(rows) == 8
     np.testing.assert_allclose(rows[:, 5:].sum(axis=0), 0.0, atol=1e-16)
     assert rows[rows[:, 2] < 0, 7].sum() == pytest.approx(-0.1 * 0.2, rel=1e-14)  # the lower corners carry the lower side
-    assert largest_share(rows) == pytest.approx(0.2 * 0.3, rel=1e-14)
+    assert max_parameter_factor(rows) == pytest.approx(0.2 * 0.3, rel=1e-14)
     ball = contact_points(Sphere(0.5, subdivisions=4), per_area=True)
     assert np.linalg.norm(ball[:, 5:], axis=1).sum() == pytest.approx(4 * np.pi * 0.25, rel=3e-3)
     turn = rotation(2)
