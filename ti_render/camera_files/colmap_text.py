@@ -150,7 +150,7 @@ def _check_points(line: str) -> None:
             float(word)
     except ValueError:
         raise UserError(
-            "this line must hold the points of the image above (X Y POINT3D_ID ...): leave it empty if there are none"
+            "this line must hold the points of the image above (X Y POINT3D_ID ...), or be an empty line"
         ) from None
 
 
