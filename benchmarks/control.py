@@ -104,7 +104,7 @@ def iteration(
     optimizer.zero_grad(set_to_none=True)
     outputs = policy()
     clock_times.append(time.perf_counter())
-    states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint))
+    states = scene.rollout({task.controlled_parameter: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint))
     clock_times.append(time.perf_counter())
     loss = goal_loss.loss(ControlledRollout(states, outputs), "image")
     clock_times.append(time.perf_counter())

@@ -87,7 +87,7 @@ def fit_steps(scene: Scene, windows: list[Window], steps: int) -> None:
     """That many Gauss-Newton steps from the scene's values."""
     settings = MotionFitSettings(
         noise=PoseNoise(coordinate=1e-3, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
-    robust=float("inf"),
+    robust_scale=float("inf"),
     iterations=steps,
         tolerance=1e-12,
         first_guesses=1,

@@ -58,7 +58,7 @@ def make_scene(
 def make_control(scene: Scene) -> ControlTask:
     """The control is the velocity; goals and starts have the same distribution."""
     return ControlTask(
-        drives="cloth.velocity",
+        controlled_parameter="cloth.velocity",
         policy=lambda scene, seed: DirectPolicy(_random_velocity(seed, 1)),
         goal=goal,
         size=SIDE,

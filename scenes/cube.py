@@ -59,7 +59,8 @@ def make_task(scene: Scene) -> RispTask:
     head = RigidPoseHead(
         "die", low=(-0.02, -0.03, 0.015), high=(0.065, 0.03, 0.07), yaw=(-0.6, 0.6), pitch=(-0.6, 0.9), roll=(-0.5, 1.1)
     )
-    default_spreads = default_psi(scene).spreads
+    default_distributions = default_psi(scene).distributions
     # The ground fills the picture: the background is not visible.
-    psi = RenderingParameters(scene, {name: spread for name, spread in default_spreads.items() if name != "background.color"})
+    distributions = {name: distribution for name, distribution in default_distributions.items() if name != "background.color"}
+    psi = RenderingParameters(scene, distributions)
     return RispTask(head, Domains.default(scene, psi), gamma=20.0)

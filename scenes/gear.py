@@ -70,7 +70,7 @@ def make_control(scene: Scene) -> ControlTask:
     """Eight sine waves drive the pairs of tetrahedra; the goals are positions where a coasting wheel does not stop."""
     outputs = np.shape(scene.table["gear.actuation"].value)[1]
     return ControlTask(
-        drives="gear.actuation",
+        controlled_parameter="gear.actuation",
         policy=lambda scene, seed: SinePolicy(
             outputs, signals=8, frequency=2.5, limit=0.3, times=control_times(scene), seed=seed
         ),

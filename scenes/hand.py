@@ -99,11 +99,11 @@ def make_task(scene: Scene) -> RispTask:
     """RISP reads the thirteen angles, for all lights, backgrounds and brightnesses of the links; hues distinguish the fingers."""
     joints = tuple(body.name for body in scene.bodies if body.name != "palm")
     head = JointAngleHead(joints, low=-math.pi / 6, high=math.pi / 6)
-    spreads = {
-        name: Factor(0.35, 1.05, tied=True) if name.endswith(".color") and name != "background.color" else spread
-        for name, spread in default_psi(scene).spreads.items()
+    distributions = {
+        name: Factor(0.35, 1.05, tied=True) if name.endswith(".color") and name != "background.color" else distribution
+        for name, distribution in default_psi(scene).distributions.items()
     }
-    psi = RenderingParameters(scene, spreads)
+    psi = RenderingParameters(scene, distributions)
     return RispTask(head, Domains.default(scene, psi, target=PhotorealDomain()), gamma=100.0)
 
 

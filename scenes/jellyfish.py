@@ -71,7 +71,7 @@ def make_control(scene: Scene) -> ControlTask:
     """Eight sine waves drive the edges; the goals are the jellyfish at rest at increasing heights."""
     groups = scene.table["jellyfish.bending.actuation"].value.shape[1]
     return ControlTask(
-        drives="jellyfish.bending.actuation",
+        controlled_parameter="jellyfish.bending.actuation",
         policy=lambda scene, seed: SinePolicy(
             groups, signals=8, frequency=3 * math.pi, limit=MAX_ACTUATION, times=control_times(scene), fade=0.5, seed=seed
         ),

@@ -56,7 +56,7 @@ def make_control(scene: Scene) -> ControlTask:
     """Four sine waves drive the triangles; the goal is the same walker half its length farther along x."""
     triangles = len(scene.deformables[0].elements.indices)
     return ControlTask(
-        drives="walker.actuation",
+        controlled_parameter="walker.actuation",
         policy=lambda scene, seed: SinePolicy(
             triangles, signals=4, frequency=20.0, limit=0.2, times=control_times(scene), seed=seed
         ),

@@ -63,7 +63,7 @@ def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--look", type=_look_setting, nargs="+", action="extend", metavar="NAME[=VALUE]",
         help="of --loss matched: what is solved of the look: exposure, shadow, colors=texel|vertex|face|body, texels=N, "
-        "light=none|sh1|sh2, robust=X ...",
+        "light=none|sh1|sh2, robust_scale=X ...",
     )  # fmt: skip
     group = parser.add_argument_group("observations that count")
     group.add_argument(
@@ -208,7 +208,7 @@ def _look_setting(text: str) -> tuple[str, Any]:
         setting = True if value_type is bool else value_type(value)
         LookSettings(**{name.strip(): setting})
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: write for example robust=0.1") from None
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number: write for example robust_scale=0.1") from None
     except UserError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return name.strip(), setting

@@ -8,7 +8,7 @@ from risp_torch.commands.closing import print_closing
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print name, first line, and unknowns or driven parameter of every scene."""
+    """Print name, first line, and unknowns or controlled parameter of every scene."""
     from risp_torch.control import load_control
     from risp_torch.scene.load import load_scene, scene_names
 
@@ -19,6 +19,6 @@ def run(options: argparse.Namespace) -> int:
         if scene.unknowns:
             print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
         if name in controlled_scenes:
-            print(f"{'':15s} driven by a network: {load_control(name, scene).drives} (risp control)")
+            print(f"{'':15s} driven by a network: {load_control(name, scene).controlled_parameter} (risp control)")
     print_closing(next_command=("risp", "simulate", "SCENE"))
     return 0

@@ -27,24 +27,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     gamma.add_argument(
         "--gamma", type=number(NotNegative), help="weight of the gradient loss (default: the preset's; paper: the scene's)"
     )
-    gamma.add_argument("--no-grad", action="store_true", help="leave dI/dpsi out, loss and moves: domain randomisation alone")
+    gamma.add_argument(
+        "--no-grad", action="store_true", help="no gradient loss and no appearance jitter: domain randomisation alone"
+    )
     group.add_argument(
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     group.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
     group.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
     group.add_argument(
-        "--moves", type=number(UnitInterval), metavar="SHARE", help="fraction of the step to other appearances along dI/dpsi"
-    )
+        "--appearance-jitter", type=number(UnitInterval), metavar="SHARE",
+        help="fraction of the step to other appearances along dI/dpsi",
+    )  # fmt: skip
     group.add_argument("--epochs", type=number(Count))
     group.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
     group.add_argument("--learning-rate", type=number(Positive), help="of Adam at the start")
     group.add_argument("--width", type=number(Count), help="channels of the network's first stage; ResNet-18 has 64")
     group.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
     group.add_argument(
-        "--plain-surroundings", action="store_true", help="leave backgrounds and grounds as they were rendered, without patterns"
+        "--no-background-augmentation", action="store_true",
+        help="leave backgrounds and grounds as they were rendered, without patterns",
+    )  # fmt: skip
+    group.add_argument(
+        "--no-exposure-augmentation", action="store_true", help="leave exposures, tones and light as they were rendered"
     )
-    group.add_argument("--plain-exposures", action="store_true", help="leave exposures, tones and light as they were rendered")
     group.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
     group.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (runs/train-SCENE-TIME)")
@@ -98,8 +104,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(f"{on_demand_options[0]} is for pictures rendered on demand, but --data has its own: leave one out")
     if options.verify and not options.data:
         raise UserError("--verify compares the files of a dataset: add --data DIR, or leave it out")
-    if options.no_grad and (options.regulariser or options.norm or options.moves):
-        raise UserError("--no-grad omits dI/dpsi, which --regulariser, --norm and --moves need: leave one out")
+    if options.no_grad and (options.regulariser or options.norm or options.appearance_jitter):
+        raise UserError("--no-grad omits dI/dpsi, which --regulariser, --norm and --appearance-jitter need: leave one out")
 
 
 def _settings(options: argparse.Namespace, task: Any) -> Any:
@@ -107,17 +113,18 @@ def _settings(options: argparse.Namespace, task: Any) -> Any:
     from risp_torch.risp.training.settings import preset
 
     names = (
-        "gamma", "regulariser", "norm", "interval", "moves", "epochs", "batch_size", "learning_rate", "width", "head", "seed",
+        "gamma", "regulariser", "norm", "interval", "appearance_jitter", "epochs", "batch_size", "learning_rate", "width", "head",
+        "seed",
     )  # fmt: skip
     changes = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     if options.network_precision:
         changes["precision"] = options.network_precision
-    if options.plain_surroundings:
-        changes["surroundings"] = False
-    if options.plain_exposures:
-        changes["exposures"] = False
+    if options.no_background_augmentation:
+        changes["background_augmentation"] = False
+    if options.no_exposure_augmentation:
+        changes["exposure_augmentation"] = False
     if options.no_grad:
-        changes |= {"regulariser": "none", "gamma": 0.0, "moves": 0.0}
+        changes |= {"regulariser": "none", "gamma": 0.0, "appearance_jitter": 0.0}
     return preset(options.preset, task, **changes)
 
 

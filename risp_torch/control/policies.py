@@ -40,7 +40,7 @@ class SinePolicy(nn.Module):
             outputs: E, number of outputs at each time.
             signals: K, number of sinusoids.
             frequency: angular frequency of all sinusoids [rad/s].
-            limit: largest magnitude of an output, in the unit of the driven parameter.
+            limit: largest magnitude of an output, in the unit of the controlled parameter.
             times: [R] times of the parameter's rows [s] (``control_times``).
             fade: duration before the last time in which the outputs decrease linearly to zero [s]; a body is then near its rest
                 shape when it is evaluated.
@@ -74,7 +74,7 @@ class FeedbackPolicy(nn.Module):
             observations: O, number of observations.
             outputs: E, number of outputs.
             hidden: widths of the layers between.
-            limit: largest magnitude of an output, in the unit of the driven parameter.
+            limit: largest magnitude of an output, in the unit of the controlled parameter.
             seed: seed of the weights.
 
         Raises:
@@ -102,7 +102,7 @@ class DirectPolicy(nn.Module):
         """Make a policy with these initial values.
 
         Args:
-            start: initial values, of any shape, in the unit of the driven parameter.
+            start: initial values, of any shape, in the unit of the controlled parameter.
             scale: physical size of a unit step of the optimiser, same unit.
 
         Raises:

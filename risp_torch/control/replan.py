@@ -10,7 +10,7 @@ from torch.nn import Module
 from tqdm import tqdm
 
 from risp_torch.control.objectives import GoalLoss
-from risp_torch.control.rollouts import ControlledRollout, driven_rows_per_frame, initial_states
+from risp_torch.control.rollouts import ControlledRollout, control_rows_per_frame, initial_states
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.control.windows import Windows, joined_states
 from risp_torch.scene.scene import Scene
@@ -66,7 +66,8 @@ def replan(
         progress: whether to show a progress bar.
 
     Raises:
-        UserError: the driven parameter has no rows over time, the scenes differ in more than parameters, or a count is invalid.
+        UserError: the controlled parameter has no rows over time, the scenes differ in more than parameters, or a count is
+            invalid.
         DivergenceError: a motion diverged.
     """
     if objective not in ("image", "state"):
@@ -75,7 +76,7 @@ def replan(
         raise UserError(f"replan: every is {every}, and the scene has {model.frames} frames: give as many at most")
     if (plant.frames, plant.particle_count) != (model.frames, model.particle_count):
         raise UserError("the world has other frames or particles than the model: make both from one scene")
-    rows_per_frame = driven_rows_per_frame(model, task)
+    rows_per_frame = control_rows_per_frame(model, task)
     model_windows, plant_windows = Windows(model), Windows(plant)
     optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate or task.learning_rate_for(objective))
     segments: list[States] = [initial_states(plant)]
@@ -91,7 +92,7 @@ def replan(
         with torch.no_grad():
             num_frames = min(every, model.frames - first_frame)
             rows = policy()[first_frame * rows_per_frame : (first_frame + num_frames) * rows_per_frame]
-            segments.append(plant_windows.rollout(first_frame, num_frames, {task.drives: rows}, state=state))
+            segments.append(plant_windows.rollout(first_frame, num_frames, {task.controlled_parameter: rows}, state=state))
             executed_rows.append(rows)
     rollout = ControlledRollout(joined_states(segments), torch.cat(executed_rows))
     return ReplanResult(rollout, goal_loss.error(rollout), predicted_errors)
@@ -138,6 +139,6 @@ class _Plan:
         adjoint = Checkpoint(every=self.task.checkpoint)
         num_frames = self.windows.scene.frames - self.first_frame
         states = self.windows.rollout(
-            self.first_frame, num_frames, {self.task.drives: remaining_rows}, state=self.state, adjoint=adjoint
+            self.first_frame, num_frames, {self.task.controlled_parameter: remaining_rows}, state=self.state, adjoint=adjoint
         )
         return ControlledRollout(states, remaining_rows)

@@ -18,7 +18,7 @@ from risp_torch.scene.states import States
 from ti_sim.base.rules import checked
 
 MAX_VIDEO_FPS = 30.0
-_SCHEMA = 2  # of result.json
+_SCHEMA = 3  # of result.json
 _BATCH_SIZE = 64  # pictures in one rendering
 
 
@@ -38,7 +38,10 @@ def write_report(scene: Scene, task: ControlTask, result: Control, folder: RunFo
     report.plot_curves(path / "curves.png", curves, logarithmic=("loss",))
     if result.goal_loss.pictures is not None:
         _write_pictures(scene, result, folder)
-    save_policy(path / "policy.safetensors", result.search.policy, {"scene": scene.name, "drives": task.drives})
+    save_policy(
+        path / "policy.safetensors", result.search.policy,
+        {"scene": scene.name, "controlled_parameter": task.controlled_parameter},
+    )  # fmt: skip
     folder.write_result(
         {
             "schema": _SCHEMA, "scene": scene.name, "version": program_version(), "settings": folder.settings,

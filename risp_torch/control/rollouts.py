@@ -26,7 +26,7 @@ class ControlledRollout:
 
     Attributes:
         states: states of one world.
-        outputs: values of the driven parameter, in its unit and of its shape.
+        outputs: values of the controlled parameter, in its unit and of its shape.
     """
 
     states: States
@@ -50,13 +50,14 @@ def open_loop(scene: Scene, task: ControlTask) -> PolicySimulator:
 
     def simulate_policy(policy: Module) -> ControlledRollout:
         outputs = policy()
-        parameter_shape = np.shape(scene.table[task.drives].value)
+        parameter_shape = np.shape(scene.table[task.controlled_parameter].value)
         if tuple(outputs.shape) != parameter_shape:
             raise UserError(
-                f"the policy gives numbers of shape {tuple(outputs.shape)}, and {task.drives} needs {parameter_shape}"
+                f"the policy gives numbers of shape {tuple(outputs.shape)}, "
+                f"and {task.controlled_parameter} needs {parameter_shape}"
             )
         return ControlledRollout(
-            scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs
+            scene.rollout({task.controlled_parameter: outputs}, worlds=1, adjoint=Checkpoint(every=task.checkpoint)), outputs
         )
 
     return simulate_policy
@@ -70,7 +71,7 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
 
     Args:
         scene: the scene.
-        task: control task of the scene; the driven parameter has a row for each time.
+        task: control task of the scene; the controlled parameter has a row for each time.
         observer: observer of the scene.
         every: frames from one observation to the next.
 
@@ -78,13 +79,13 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
         Function: policy -> motion. It raises a UserError if the policy's layers do not fit.
 
     Raises:
-        UserError: the driven parameter has no rows over time, or the scene cannot begin at any frame.
+        UserError: the controlled parameter has no rows over time, or the scene cannot begin at any frame.
     """
-    rows_per_frame = driven_rows_per_frame(scene, task)
+    rows_per_frame = control_rows_per_frame(scene, task)
     if every > scene.frames:
         raise UserError(f"the policy observes the scene every {every} frames: give a number from 1 to {scene.frames}")
     windows = Windows(scene)
-    row_shape = np.shape(scene.table[task.drives].value)[1:]
+    row_shape = np.shape(scene.table[task.controlled_parameter].value)[1:]
     adjoint = Checkpoint(every=min(task.checkpoint, every * scene.stepping.substeps))
     initial = initial_states(scene)
 
@@ -97,26 +98,32 @@ def closed_loop(scene: Scene, task: ControlTask, observer: Observer, *, every: C
             observation, memory = observer.observe(states, memory)
             output = policy(observation)
             if output.numel() != max(1, int(np.prod(row_shape))):
-                raise UserError(f"the policy gives {output.numel()} numbers, and {task.drives} needs {row_shape} at a time")
+                raise UserError(
+                    f"the policy gives {output.numel()} numbers, and {task.controlled_parameter} needs {row_shape} at a time"
+                )
             output_rows.append(output.reshape(1, *row_shape).expand(num_frames * rows_per_frame, *row_shape))
-            states = windows.rollout(first_frame, num_frames, {task.drives: output_rows[-1]}, state=states.last, adjoint=adjoint)
+            states = windows.rollout(
+                first_frame, num_frames, {task.controlled_parameter: output_rows[-1]}, state=states.last, adjoint=adjoint
+            )
             segments.append(states)
         return ControlledRollout(joined_states(segments), torch.cat(output_rows))
 
     return simulate_policy
 
 
-def driven_rows_per_frame(scene: Scene, task: ControlTask) -> int:
-    """Rows of the driven parameter per frame.
+def control_rows_per_frame(scene: Scene, task: ControlTask) -> int:
+    """Rows of the controlled parameter per frame.
 
     Raises:
         UserError: it is not a number over time.
     """
     rows_per_frame = timed_parameters(scene)
-    if task.drives not in rows_per_frame:
-        shape = np.shape(scene.table[task.drives].value)
-        raise UserError(f"{task.drives} of shape {shape} is not a number over time: feedback and replanning need one")
-    return rows_per_frame[task.drives]
+    if task.controlled_parameter not in rows_per_frame:
+        shape = np.shape(scene.table[task.controlled_parameter].value)
+        raise UserError(
+            f"{task.controlled_parameter} of shape {shape} is not a number over time: feedback and replanning need one"
+        )
+    return rows_per_frame[task.controlled_parameter]
 
 
 def initial_states(scene: Scene) -> States:

@@ -18,7 +18,7 @@ from risp_torch.control.observers import Observer, RispObserver, StateObserver
 from risp_torch.control.optimise import search
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.result import Control
-from risp_torch.control.rollouts import PolicySimulator, closed_loop, driven_rows_per_frame, open_loop
+from risp_torch.control.rollouts import PolicySimulator, closed_loop, control_rows_per_frame, open_loop
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
@@ -90,7 +90,7 @@ def control(
         settings = settings_of(scene, task) | {
             "objective": objective, "seed": seed, "goal": goal_index, "iterations": iterations, **controller_settings,
             "policy_sha256": _checksum(_parameters_and_buffers(make_policy(seed))),
-            "goal_places": None if goal_state is None else _position_statistics(goal_state.placement),
+            "goal_position_statistics": None if goal_state is None else _position_statistics(goal_state.placement),
             "target": None if pictures is None else sha256(pictures.float().cpu().numpy().tobytes()).hexdigest(),
         }  # fmt: skip
         folder = RunFolder.open_or_create(out, settings)
@@ -139,7 +139,8 @@ def load_pictures(scene: Scene, target: str | Path | torch.Tensor | np.ndarray) 
 def settings_of(scene: Scene, task: ControlTask) -> dict[str, Any]:
     """Properties of a scene and its task that determine a run, for settings.json."""
     names = (
-        "drives", "size", "measure", "direction", "frames", "blur", "penalty", "learning_rate", "checkpoint", "feedback",
+        "controlled_parameter", "size", "measure", "direction", "frames", "blur", "penalty", "learning_rate", "checkpoint",
+        "feedback",
     )  # fmt: skip
     return {"scene": scene.description(), "task": {name: getattr(task, name) for name in names}, "precision": str(bridge_dtype())}
 
@@ -176,7 +177,7 @@ def _controller(
         return open_loop(scene, task), lambda seed: task.policy(scene, seed), {"feedback": "none"}
     if task.feedback is None:
         raise UserError(f"the scene {scene.name} has no feedback control: leave --feedback out")
-    driven_rows_per_frame(scene, task)
+    control_rows_per_frame(scene, task)
     every = task.feedback.every if every is None else every
     controller_settings = {"feedback": feedback, "every": every}
     if feedback == "state":
@@ -185,7 +186,7 @@ def _controller(
         observer = _risp_observer(scene, goal_loss, network)
         controller_settings["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
     feedback_defaults = task.feedback
-    num_outputs = math.prod(np.shape(scene.table[task.drives].value)[1:])
+    num_outputs = math.prod(np.shape(scene.table[task.controlled_parameter].value)[1:])
 
     def make_policy(seed: int) -> Module:
         return FeedbackPolicy(

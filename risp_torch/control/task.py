@@ -1,4 +1,4 @@
-"""Control tasks of scenes: driven parameter, goal, and objective."""
+"""Control tasks of scenes: controlled parameter, goal, and objective."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Feedback:
     """Settings of closed-loop control.
 
     Attributes:
-        limit: largest magnitude of an output, in the unit of the driven parameter.
+        limit: largest magnitude of an output, in the unit of the controlled parameter.
         hidden: widths of the perceptron's layers.
         particles: indices of the observed particles; if empty, sixteen equally spaced indices.
         every: frames from one observation to the next.
@@ -59,7 +59,8 @@ class ControlTask:
     """Control task of a scene; its file defines ``make_control(scene) -> ControlTask`` beside ``make_scene``.
 
     Attributes:
-        drives: name of the driven parameter, which is the policy's output: an actuation, a load's force, an initial velocity.
+        controlled_parameter: name of the scene parameter that the policy outputs: an actuation, a load's force, or an
+            initial velocity.
         policy: (scene, seed) -> a new policy with random weights.
         goal: (scene, number) -> a goal; numbered from 0.
         size: reference length of errors [m].
@@ -77,7 +78,7 @@ class ControlTask:
         feedback: settings of closed-loop control, or None.
     """
 
-    drives: str
+    controlled_parameter: str
     policy: Callable[[Scene, int], Module]
     goal: Callable[[Scene, int], Goal]
     size: Positive
@@ -140,14 +141,14 @@ def load_control(name: str, scene: Scene) -> ControlTask:
         scene: result of ``load_scene``.
 
     Raises:
-        UserError: the file has no make_control, the driven parameter does not exist, or the scene's film has a clock.
+        UserError: the file has no make_control, the controlled parameter does not exist, or the scene's film has a clock.
     """
     make_control = find_function(name, "make_control")
     with errors_of_scene_file(name, "make_control(scene)"):
         task = make_control(scene)
     if not isinstance(task, ControlTask):
         raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")
-    scene.table[task.drives]  # raises an error with similar names
+    scene.table[task.controlled_parameter]  # raises an error with similar names
     if scene.clock is not None:
         raise UserError(f"make_control of {name} compares frames of the scene, and its film has a clock: leave set_film out")
     if not scene.deformables:

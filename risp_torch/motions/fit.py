@@ -35,7 +35,7 @@ def fit_motions(
     with the parameters. All simulations of a finite-difference Jacobian run in one batch, one world each. Starts are eliminated
     from the normal equations motion by motion; steps are those of Levenberg and Marquardt. The search begins with short pieces of
     the windows, from several first guesses, and their length is doubled until they are the windows (``fit_growing_windows``). A
-    motion that the model does not fit gets a smaller weight (``MotionFitSettings.robust``).
+    motion that the model does not fit gets a smaller weight (``MotionFitSettings.robust_scale``).
 
     Error bars come from the scatter of the recordings' gradients (``clustered_covariance``). With no more recordings than
     unknowns they come from the residual, as noise that is independent in each frame; they are then too narrow where the model

@@ -172,7 +172,7 @@ class MotionSearch:
         residual = np.where(self.is_measured, (self.motions.target - coordinates) / self.motions.noise, 0.0)
         residual = np.where(np.isfinite(residual), residual, _DIVERGED_RESIDUAL)
         mean_square = (residual**2).mean(axis=-1)
-        cost_weight = 1.0 / (1.0 + mean_square / self.settings.robust**2)
+        cost_weight = 1.0 / (1.0 + mean_square / self.settings.robust_scale**2)
         costs = (residual.shape[-1] * mean_square * cost_weight).sum(axis=(1, 2)) + (
             (start_offsets / self.start_prior_sd) ** 2
         ).sum(axis=1)

@@ -68,8 +68,8 @@ class MotionFitSettings:
 
     Attributes:
         noise: standard deviations of the measurements; its class is that of the recordings.
-        robust: residual of a body or joint in a frame, in multiples of the noise (root mean square over its coordinates), whose
-            weight is a quarter (Geman and McClure, 1 / (1 + (r / robust)^2)^2); ``inf`` for least squares.
+        robust_scale: residual of a body or joint in a frame, in multiples of the noise (root mean square over its coordinates),
+            whose weight is a quarter (Geman and McClure, 1 / (1 + (r / robust_scale)^2)^2); ``inf`` for least squares.
         step: step of finite differences of the shared unknowns, relative to their ranges.
         start_step: step of finite differences of starts, relative to their standard deviations.
         iterations: most Gauss-Newton steps of a fit to windows of one length.
@@ -86,7 +86,7 @@ class MotionFitSettings:
     """
 
     noise: PoseNoise | JointNoise
-    robust: PositiveOrInfinite
+    robust_scale: PositiveOrInfinite
     step: Positive = 2e-3
     start_step: Positive = 0.2
     iterations: Count = 20

@@ -107,7 +107,7 @@ class FilmedView:
     def background(self, frame: int, placement: np.ndarray, uncovered: np.ndarray) -> BackgroundPixels:
         """The background of a frame for a placement [N, 7], with the uncovered fraction [P] of each pixel."""
         picture = self.film[frame]
-        background_colors = shadowed_plate(self.renderer, placement, uncovered, picture, self.plate, self.settings.robust)
+        background_colors = shadowed_plate(self.renderer, placement, uncovered, picture, self.plate, self.settings.robust_scale)
         is_known = np.isfinite(background_colors).all(axis=1)
         return BackgroundPixels(picture, np.where(is_known[:, None], background_colors, 0.0), is_known)
 
@@ -173,7 +173,7 @@ class FilmedView:
 
     def _robust_weight(self, residual: np.ndarray) -> np.ndarray:
         """Robust weights [p] of residuals [p, 3]."""
-        return 1.0 / (1.0 + (residual**2).sum(axis=1) / self.settings.robust**2) ** 2
+        return 1.0 / (1.0 + (residual**2).sum(axis=1) / self.settings.robust_scale**2) ** 2
 
     def _fit_colors(
         self, coverage: Coverage, placement_index: int, neighbour_colors: np.ndarray | None, background: BackgroundPixels
@@ -194,7 +194,7 @@ class FilmedView:
             )
         residual, deviation = target - by_color.T @ colors, colors - prior_colors
         squared_residual = (residual**2).sum(axis=1)
-        cost = (is_valid * squared_residual / (1.0 + squared_residual / self.settings.robust**2)).sum()
+        cost = (is_valid * squared_residual / (1.0 + squared_residual / self.settings.robust_scale**2)).sum()
         cost += (deviation * (self._temporal_matrix @ deviation)).sum() + (colors * (self._smoothness_matrix @ colors)).sum()
         return ColorFit(colors, residual, is_valid * self._robust_weight(residual), float(cost), regularisation)
 

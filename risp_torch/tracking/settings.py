@@ -15,7 +15,7 @@ class TrackSettings:
 
     Attributes:
         samples: samples along each side of a pixel; coverage by a body is their mean; at most 16.
-        robust: residual [linear colour] at which a pixel's weight is a quarter (Geman and McClure, 1987).
+        robust_scale: residual [linear colour] at which a pixel's weight is a quarter (Geman and McClure, 1987).
         smoothness: weight of the squared difference of neighbouring colours of a body, in pixels.
         temporal_smoothness: weight of the squared difference of a colour from its value in the neighbouring frame, in pixels; in
             the first frame, from grey.
@@ -27,7 +27,7 @@ class TrackSettings:
     """
 
     samples: Annotated[int, Rule(integer=True, minimum=1, maximum=16)] = 4
-    robust: Positive = 0.06
+    robust_scale: Positive = 0.06
     smoothness: NotNegative = 0.3
     temporal_smoothness: Positive = 0.3
     blur: Positive = 1.5

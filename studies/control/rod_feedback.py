@@ -48,7 +48,7 @@ FACTORS = (0.7, 1.0, 1.4)  # of Young's modulus, of the rods that are tried in t
 def make_control(scene: Scene) -> ControlTask:
     """Hold the rod in the shape that it has at rest under a constant force."""
     return ControlTask(
-        drives="press.force",
+        controlled_parameter="press.force",
         policy=lambda scene, seed: DirectPolicy(np.zeros(scene.frames), scale=LIMIT),
         goal=lambda scene, number: Goal(at_rest(scene, HOLDING)[None], f"the rod at rest under {HOLDING:g} N"),
         size=LENGTH,

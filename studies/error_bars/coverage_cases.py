@@ -171,8 +171,10 @@ def _drawn(scene: Scene, name: str, random: np.random.Generator, margin: float) 
 
 def _lights(scene: Scene) -> RenderingParameters:
     """Rendering parameters of the lights: where the directional one comes from, and how bright both are."""
-    spreads = {name: spread for name, spread in default_psi(scene).spreads.items() if name.startswith("light.")}
-    return RenderingParameters(scene, spreads)
+    distributions = {
+        name: distribution for name, distribution in default_psi(scene).distributions.items() if name.startswith("light.")
+    }
+    return RenderingParameters(scene, distributions)
 
 
 def _camera_priors(scene: Scene) -> Mapping[str, float]:

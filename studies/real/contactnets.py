@@ -45,7 +45,7 @@ LENGTHS = (12, 16, 24, 32)  # frames of a window
 FIRST_BRISTLE = 3000.0  # N/m, where the search begins
 SETTINGS = MotionFitSettings(
     noise=PoseNoise(coordinate=cube.FLIGHT_NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
-    robust=5.0,
+    robust_scale=5.0,
     iterations=40,
     first_guesses=1,
     shortest_window=None,  # the lengths of the study are fitted one by one

@@ -48,7 +48,7 @@ def make_control(scene: Scene) -> ControlTask:
     """Goal ``number`` is the sheet at rest, 1 cm farther for each."""
     triangles = len(scene.deformables[0].elements.indices)
     return ControlTask(
-        drives="sheet.actuation",
+        controlled_parameter="sheet.actuation",
         policy=lambda scene, seed: SinePolicy(
             triangles, signals=3, frequency=30.0, limit=0.3, times=control_times(scene), seed=seed
         ),

@@ -21,8 +21,8 @@ HEAD = RigidPoseHead("block", low=(-0.02, -0.02, 0.02), high=(0.02, 0.02, 0.05),
 
 def make_task(scene: Scene) -> RispTask:
     """Three numbers of psi."""
-    spreads = default_psi(scene).spreads
-    chosen = {name: spreads[name] for name in ("light.key.direction", "light.key.intensity")}
+    distributions = default_psi(scene).distributions
+    chosen = {name: distributions[name] for name in ("light.key.direction", "light.key.intensity")}
     return RispTask(HEAD, Domains.default(scene, RenderingParameters(scene, chosen)), gamma=1.0)
 
 

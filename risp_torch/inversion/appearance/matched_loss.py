@@ -73,8 +73,8 @@ class MatchedLoss(PictureLoss):
         """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
         which are softer and take fewer samples."""
         coarse = copy(self)
-        robust, tolerance = SEARCH_SCALE * self.settings.robust, SEARCH_TOLERANCE * self.settings.tolerance
-        coarse.settings = replace(self.settings, robust=robust, tolerance=tolerance, edges="scene")
+        robust_scale, tolerance = SEARCH_SCALE * self.settings.robust_scale, SEARCH_TOLERANCE * self.settings.tolerance
+        coarse.settings = replace(self.settings, robust_scale=robust_scale, tolerance=tolerance, edges="scene")
         return coarse
 
     def frozen_at(
@@ -125,7 +125,7 @@ class MatchedLoss(PictureLoss):
         inputs = [array for array in (*vars(unlit.inputs).values(), unlit.exposure_weights) if isinstance(array, torch.Tensor)]
         pictures = rendered(unlit, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
         residual = pictures - film
-        factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust**2)
+        factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust_scale**2)
         observed = self.compared(film + factor * residual, numbers).clone()
         penalties = [max(solved_look.penalty, 0.0) / len(numbers) for solved_look in solved]
         observed[..., -1] = torch.tensor(penalties, dtype=torch.float64).sqrt().to(observed)[:, None]
@@ -185,7 +185,7 @@ class MatchedLoss(PictureLoss):
         numbers = range(unlit.frames) if frames is None else frames
         film = self._film[list(numbers)]
         weights = None if self.weights is None else self.weights.of(numbers)
-        key = (tuple(numbers), self.settings.robust)
+        key = (tuple(numbers), self.settings.robust_scale)
         if key not in self._still:
             self._still[key] = still_plate(*pixels_of(film, weights), self.settings)
         frozen = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None

@@ -35,7 +35,8 @@ class LookSettings:
             single pictures, in which edges along the rows are at one place of all pixels; or as the "scene" has them
             (``softness.sigma``, ``Scene.antialias``), for films that its own rasteriser has made.
         exposure: whether each frame has a gain and an offset per channel.
-        robust: residual [linear colour] from which on a pixel counts less (Geman and McClure, 1987); infinite counts all alike.
+        robust_scale: residual [linear colour] at which a pixel's weight is a quarter (Geman and McClure, 1987); infinite gives
+            all pixels the weight 1.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
         pull: weight of the squared difference of the colours from grey and of the light from even, in pixels.
         rounds: largest number of steps.
@@ -53,7 +54,7 @@ class LookSettings:
     plate: Literal["any", "smooth"] = "any"
     edges: Literal["camera", "fine", "scene"] = "camera"
     exposure: bool = False
-    robust: PositiveOrInfinite = 0.1
+    robust_scale: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02
     pull: Positive = 1e-3
     rounds: Count = 40

@@ -157,7 +157,7 @@ def families_of(scene: Scene, loss: Loss, unknowns: Unknowns) -> list[Family]:
         return []
     excluded = {split_entry(name)[0] for name in unknowns.params} | set(loss.appearance())
     if unknowns.appearance is not None:
-        excluded |= set(unknowns.appearance.spreads)
+        excluded |= set(unknowns.appearance.distributions)
     candidates = []
     with_camera = loss.of_pictures and scene.view.has_projection
     if with_camera:

@@ -202,10 +202,10 @@ def observed(
     inverse = (eigenvectors / eigenvalues) @ eigenvectors.T
     scores = block_scores(replace(linearisation, residual=errors))
     shift = inverse @ error_gradient
-    robust = inverse @ (scores.T @ scores + noise**2 * film_matrix + variance * prior_precision) @ inverse + np.outer(
-        shift, shift
-    )
-    covariances = CovarianceEstimate(eigenvalues, eigenvectors, variance, variance * inverse, robust[None])
+    sandwich_covariance = inverse @ (
+        scores.T @ scores + noise**2 * film_matrix + variance * prior_precision
+    ) @ inverse + np.outer(shift, shift)
+    covariances = CovarianceEstimate(eigenvalues, eigenvectors, variance, variance * inverse, sandwich_covariance[None])
     no_shift = np.zeros(len(ranges))
     bars = widened(error_bars(linearisation, unknowns, floor=variance, covariances=covariances), unknowns, no_shift, no_shift)
     with np.errstate(divide="ignore"):

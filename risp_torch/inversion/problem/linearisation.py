@@ -38,8 +38,8 @@ class Linearisation:
         precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
         variance: of one observation (``Priors.variance``), which turns precisions of priors into units of J^T J: ``prior``
             contains ``variance`` times ``precision``; 0 without priors.
-        nearby: the comparison whose solved look is frozen at the point (``Comparison.frozen_at``), for finite differences about
-            it; ``comparison`` if None.
+        frozen_comparison: the comparison whose solved look is frozen at the point (``Comparison.frozen_at``), for finite
+            differences about the point; None for ``comparison``.
     """
 
     residual: torch.Tensor
@@ -50,7 +50,7 @@ class Linearisation:
     pull: np.ndarray | float = 0.0
     precision: np.ndarray | float = 0.0
     variance: float = 0.0
-    nearby: Comparison | None = None
+    frozen_comparison: Comparison | None = None
 
     @property
     def loss(self) -> float:
@@ -106,16 +106,17 @@ def linearise(
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
-    nearby = comparison.frozen_at(scene, unknowns.from_scaled(_rows(scaled[None])))
-    observed, _ = predict(scene, nearby, unknowns, scaled[None])
-    rows, _ = _differences(scene, nearby, unknowns, scaled, np.diag(steps))
+    frozen_comparison = comparison.frozen_at(scene, unknowns.from_scaled(_rows(scaled[None])))
+    observed, _ = predict(scene, frozen_comparison, unknowns, scaled[None])
+    rows, _ = _differences(scene, frozen_comparison, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
     smoothness_matrix = comparison.count * unknowns.smoothness.matrix(ranges)
     linearisation = Linearisation(
-        residual, rows.T, scaled, comparison, smoothness_matrix, -smoothness_matrix @ (scaled / ranges), nearby=nearby
-    )
+        residual, rows.T, scaled, comparison, smoothness_matrix, -smoothness_matrix @ (scaled / ranges),
+        frozen_comparison=frozen_comparison,
+    )  # fmt: skip
     return with_priors(linearisation, unknowns) if unknowns.priors else linearisation
 
 
@@ -198,7 +199,7 @@ def jacobian_along_eigenvectors(
         steps = np.minimum(steps, (bound_distance[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
         directional, finite = _differences(
-            scene, linearisation.nearby or linearisation.comparison, unknowns, linearisation.scaled, moves
+            scene, linearisation.frozen_comparison or linearisation.comparison, unknowns, linearisation.scaled, moves
         )
         if not finite:
             return linearisation

@@ -141,18 +141,19 @@ class WideSteps:
 
     Attributes:
         widths: widths of the differences of each round, relative to the allowed ranges.
-        reach: step limit: largest change of an unknown in one round, in widths; smaller after rejected steps.
+        trust_radius: first and largest radius of the trust region: change of an unknown in one round, in widths. The radius
+            shrinks after a rejected step and grows after an accepted one.
         first_frames: frame intervals of the first horizon; None takes the whole film.
         growth: fraction of the rounds over which the horizon grows from ``first_frames`` to the whole film.
         spacing: rows of a sequence (such as actions) from one knot to the next: changes of sequences are piecewise linear
             between knots, which needs fewer worlds than separate rows (1).
         trial_rounds: rounds of every start; then only the best one continues.
-        settling: number of last rounds, in which every step is accepted; the estimate is the mean of their ends:
+        settling_rounds: number of last rounds, in which every step is accepted; the estimate is the mean of their ends:
             near the minimum, differences of the loss are due to small local minima. Their residuals are those
             of the point itself. 0 ends at the lowest loss.
-        narrow: widths of the settling rounds relative to the film instead of the allowed range. A direction has the width that
-            changes the observations by this many times the residual (root mean squares), at most ``widths``;
-            rounds differ from each other as ``widths`` do, and rounds before a step longer than its width do not
+        settling_residual_ratio: determines the widths of the settling rounds from the film instead of the allowed range: a
+            direction has the width that changes the observations by this many times the residual (root mean squares), at most
+            ``widths``. Rounds differ from each other as ``widths`` do, and rounds before a step longer than its width do not
             contribute to the mean. None keeps widths relative to the range.
         whiten: whether to repeat the settling rounds with whitened observations (``refine_whitened``), if the loss
             can whiten them.
@@ -162,29 +163,34 @@ class WideSteps:
     """
 
     widths: Annotated[tuple[float, ...], Rule(shape=(None,), exact=True, above=0, maximum=0.5)]
-    reach: Positive = 3.0
+    trust_radius: Positive = 3.0
     first_frames: Count | None = None
     growth: UnitInterval = 0.5
     spacing: Count = 1
     trial_rounds: Count = 2
-    settling: FromZero = 0
-    narrow: Positive | None = None
+    settling_rounds: FromZero = 0
+    settling_residual_ratio: Positive | None = None
     whiten: bool = False
 
     def __post_init__(self) -> None:
-        if self.settling > len(self.widths):
-            raise UserError(f"settling is {self.settling}: give at most as many rounds as there are widths ({len(self.widths)})")
-        if (self.whiten or self.narrow is not None) and not self.settling:
-            raise UserError("whiten and narrow are for the settling rounds: give settling of at least 1, or leave them out")
+        if self.settling_rounds > len(self.widths):
+            raise UserError(
+                f"settling_rounds is {self.settling_rounds}: give at most as many rounds as there are widths ({len(self.widths)})"
+            )
+        if (self.whiten or self.settling_residual_ratio is not None) and not self.settling_rounds:
+            raise UserError(
+                "whiten and settling_residual_ratio are for the settling rounds: give settling_rounds of at least 1, or leave "
+                "them out"
+            )
 
     def shortened(self, rounds: int | None, first_frames: int | None) -> WideSteps:
         """The settings with fewer rounds and another initial horizon; None keeps either."""
         widths, first = self.widths[:rounds], self.first_frames if first_frames is None else first_frames
-        return replace(self, widths=widths, first_frames=first, settling=min(self.settling, len(widths)))
+        return replace(self, widths=widths, first_frames=first, settling_rounds=min(self.settling_rounds, len(widths)))
 
     def last_rounds(self) -> WideSteps:
         """The settling rounds alone, over the whole film."""
-        return replace(self, widths=self.widths[-self.settling :], first_frames=None, trial_rounds=1, whiten=False)
+        return replace(self, widths=self.widths[-self.settling_rounds :], first_frames=None, trial_rounds=1, whiten=False)
 
     def horizon(self, number: int, frames: int) -> int:
         """Horizon of round ``number``, frame intervals."""
@@ -194,7 +200,9 @@ class WideSteps:
 
 # The default search: the estimate is the mean end of the last seven rounds, first plain, then whitened, with widths that
 # follow the film: fractions of wide bounds would be too wide.
-WIDE_SEARCH = WideSteps(widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling=7, narrow=1.0, whiten=True)
+WIDE_SEARCH = WideSteps(
+    widths=(0.1,) * 3 + (0.08, 0.07, 0.06, 0.05, 0.05, 0.04, 0.04), settling_rounds=7, settling_residual_ratio=1.0, whiten=True
+)
 
 
 MAX_UNBOUNDED = 6.0  # limit of the unbounded variables of CMA-ES candidates: a quarter of a percent of the range from its end

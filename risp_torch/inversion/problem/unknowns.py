@@ -109,7 +109,7 @@ class Unknowns:
                     f"{name} has no bounds: make it a Param(value, low=..., high=...) in the scene to estimate it, or give them "
                     f"with --bounds {name}=LOW:HIGH, or a standard deviation with --prior {name}=SD"
                 )
-        duplicates = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.spreads]
+        duplicates = [name for name in names if appearance is not None and split_entry(name)[0] in appearance.distributions]
         if duplicates:
             raise UserError(f"{duplicates[0]} is one of the rendering parameters of psi: make only one of the two unknown")
         return Unknowns(params, appearance, Smoothness.of(scene, params, smoothness_weights), Priors.of(params, scene_priors))

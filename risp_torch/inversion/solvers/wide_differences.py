@@ -109,10 +109,12 @@ class WideProblem(LeastSquaresProblem):
     @property
     def is_settling(self) -> bool:
         """Whether the round is one of the settling rounds, which have a world at each point."""
-        return self.number > len(self.settings.widths) - self.settings.settling
+        return self.number > len(self.settings.widths) - self.settings.settling_rounds
 
     def point_at(self, scaled: np.ndarray, *, before: Point | None = None) -> Point:
-        """A point [K], moved away from the bounds by the width of the round, with the worlds around it; and at it while settling.
+        """A point [K], moved away from the bounds by the width of the round, with the worlds around it.
+
+        Settling rounds also have a world at the point.
 
         ``before`` is the point that determines the widths of the differences, if the settings require it.
         """
@@ -134,9 +136,9 @@ class WideProblem(LeastSquaresProblem):
             center, loss, NormalEquations(normal, gradient, radius=widths), (width, horizon), max(expected_residual, 0.0)
         )
 
-    def next_point(self, point: Point, reach: float) -> np.ndarray:
-        """End [K] of the next step, damped until no unknown changes by more than ``reach`` widths."""
-        return self.moved(point, REGION.step(point.equations, reach))
+    def next_point(self, point: Point, radius: float) -> np.ndarray:
+        """End [K] of the next step, damped until no unknown changes by more than ``radius`` widths."""
+        return self.moved(point, REGION.step(point.equations, radius))
 
     def moved(self, point: Point, step: np.ndarray) -> np.ndarray:
         """The end [K] of a step [M] along the directions, within the bounds."""
@@ -164,11 +166,11 @@ class WideProblem(LeastSquaresProblem):
         the directions' widths are sqrt(L (N^-1)_mm), with the other directions free.
         """
         widths = np.full(len(self.directions), width)
-        if self.settings.narrow is None or before is None or not math.isfinite(before.expected_residual):
+        if self.settings.settling_residual_ratio is None or before is None or not math.isfinite(before.expected_residual):
             return widths
-        width_ratio = width / max(self.settings.widths[-self.settings.settling :])
+        width_ratio = width / max(self.settings.widths[-self.settings.settling_rounds :])
         optimal = (
-            self.settings.narrow
+            self.settings.settling_residual_ratio
             * width_ratio
             * np.sqrt(before.expected_residual * np.diag(np.linalg.inv(_damped(before.equations.matrix))))
         )
@@ -177,8 +179,8 @@ class WideProblem(LeastSquaresProblem):
     def _equations(self, center: np.ndarray, widths: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray, float, float]:
         """J^T J / P [M, M] and J^T r / P [M] along M directions, the mean loss on either side, and r^T r / P.
 
-        P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, while
-        settling of the centre itself.
+        P is the number of observations that count. The residual r is that of the mean over all worlds around the centre, or, in
+        settling rounds, of the centre itself.
         """
         compared_frames = self.comparison.frames_up_to(horizon)
         target, count = self.comparison.target[: len(compared_frames)], self.comparison.count_of(compared_frames)

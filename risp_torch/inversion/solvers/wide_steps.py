@@ -70,7 +70,7 @@ def wide_gauss_newton(
     Args:
         scene, comparison, unknowns: those of the inversion.
         values: physical values of the starts [S, K].
-        settings: widths, step limit, horizon.
+        settings: widths, trust region, horizon.
         history: history to which every round is appended; its losses are means over a round's worlds.
         checkpoint: saves the search after every round, and resumes it.
         refining: whether the loss freezes its solved numbers at each round's centre (``Loss.frozen_at``), for narrow differences.
@@ -78,17 +78,18 @@ def wide_gauss_newton(
 
     Returns:
         Physical values [S, K] of the ends of the starts, and the index of the best one, with all frames and the narrowest
-        differences: its row is the estimate, with ``settling`` the mean end of the last steps.
+        differences: its row is the estimate, with ``settling_rounds`` the mean end of the steps of these.
 
     Raises:
         DivergenceError: no start could be simulated.
     """
     rounds = len(settings.widths)
-    settles_at, trial_at = rounds - settings.settling, settings.trial_rounds - 1
+    settles_at, trial_at = rounds - settings.settling_rounds, settings.trial_rounds - 1
     targets: list[np.ndarray] = []
     policy = Policy(
-        REGION, RegionSchedule(first=settings.reach, longer=2.0, shorter=0.3), rounds, termination=Termination(decrease=None)
-    )
+        REGION, RegionSchedule(first=settings.trust_radius, longer=2.0, shorter=0.3), rounds,
+        termination=Termination(decrease=None),
+    )  # fmt: skip
     problem = WideProblem(scene, comparison, unknowns, settings, refining=refining)
     starts = Starts.begin([None] * len(values), policy)
 
@@ -110,7 +111,8 @@ def wide_gauss_newton(
         record(before, after)
         best = int(np.nanargmin(_losses(after)))
         target = problem.next_point(after.points[best], after.damping[best])
-        targets[:] = [*targets, target] if settings.narrow is None or problem.is_near(after.points[best], target) else []
+        keeps_targets = settings.settling_residual_ratio is None or problem.is_near(after.points[best], target)
+        targets[:] = [*targets, target] if keeps_targets else []
 
     def advance(number: int, end: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
         minimise_with_progress(
@@ -135,7 +137,7 @@ def wide_gauss_newton(
             starts.active[:] = np.arange(len(starts.points)) == np.nanargmin(_losses(starts))
             history.stopped = np.flatnonzero(~starts.active).tolist()
     best, points = int(np.nanargmin(_losses(starts))), np.array([point.scaled for point in starts.points])
-    if settings.settling:
+    if settings.settling_rounds:
         points[best] = np.mean(targets or [problem.next_point(starts.points[best], starts.damping[best])], axis=0)
     return unknowns.physical_values(points), best
 

@@ -75,8 +75,10 @@ def _lights(scene: Scene) -> Iterator[dict[str, torch.Tensor]]:
     """Values [1, ...] of the parameters of lights, in place of the scene's own; those of the first look are the scene's."""
     yield {}
     try:
-        spreads = {name: spread for name, spread in default_psi(scene).spreads.items() if name.startswith("light.")}
-        psi = RenderingParameters(scene, spreads)
+        distributions = {
+            name: distribution for name, distribution in default_psi(scene).distributions.items() if name.startswith("light.")
+        }
+        psi = RenderingParameters(scene, distributions)
     except UserError:  # nothing can vary
         return
     drawn = psi.values(psi.sample(LOOKS - 1, seed=0))

@@ -85,15 +85,15 @@ class CovarianceEstimate:
         vectors: [K, K] their eigenvectors (columns), the principal directions.
         noise: variance of the residual times the correlation length in frames, at least the stated one (``Loss.noise``) and the
             one that priors are weighed with.
-        plain: [K, K] covariance for independent noise.
-        robust: [S, K, K] covariances for errors that are correlated within blocks of S sizes.
+        iid_covariance: [K, K] covariance for independent errors of equal variance.
+        sandwich_covariances: [S, K, K] cluster-robust covariances, for errors that are correlated within blocks of S sizes.
     """
 
     values: np.ndarray
     vectors: np.ndarray
     noise: float
-    plain: np.ndarray
-    robust: np.ndarray
+    iid_covariance: np.ndarray
+    sandwich_covariances: np.ndarray
 
     @staticmethod
     def of(linearisation: Linearisation, floor: float | None = None) -> CovarianceEstimate:
@@ -112,18 +112,22 @@ class CovarianceEstimate:
         prior_precision = linearisation.variance * linearisation.precision
         # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
         prior_scores = noise * (linearisation.prior - prior_precision) + linearisation.variance * prior_precision
-        robust = [inverse @ (scores.T @ scores + prior_scores) @ inverse for scores in scores_of_sizes(linearisation)]
-        return CovarianceEstimate(values, vectors, noise, noise * inverse, np.array(robust))
+        sandwich_covariances = [
+            inverse @ (scores.T @ scores + prior_scores) @ inverse for scores in scores_of_sizes(linearisation)
+        ]
+        return CovarianceEstimate(values, vectors, noise, noise * inverse, np.array(sandwich_covariances))
 
     @property
     def variances(self) -> np.ndarray:
         """[K] variances of the unknowns, of the largest of the covariances."""
-        return np.array([np.diag(covariance) for covariance in (self.plain, *self.robust)]).max(axis=0)
+        covariances = (self.iid_covariance, *self.sandwich_covariances)
+        return np.array([np.diag(covariance) for covariance in covariances]).max(axis=0)
 
     @property
     def sizes(self) -> np.ndarray:
         """[K] error bars along the principal directions, of the largest of the covariances."""
-        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in (self.plain, *self.robust)]
+        covariances = (self.iid_covariance, *self.sandwich_covariances)
+        variances = [np.diag(self.vectors.T @ covariance @ self.vectors) for covariance in covariances]
         return np.sqrt(np.maximum(np.max(variances, axis=0), 0.0))
 
     def stretch(self, factors: np.ndarray) -> np.ndarray:
@@ -133,8 +137,12 @@ class CovarianceEstimate:
     def stretched(self, factors: np.ndarray) -> CovarianceEstimate:
         """The covariances scaled by ``factors`` [K] along the principal directions."""
         stretch = self.stretch(factors)
-        plain, robust = (stretch @ covariance @ stretch for covariance in (self.plain, self.robust))
-        return replace(self, values=self.values / factors**2, plain=plain, robust=robust)
+        return replace(
+            self,
+            values=self.values / factors**2,
+            iid_covariance=stretch @ self.iid_covariance @ stretch,
+            sandwich_covariances=stretch @ self.sandwich_covariances @ stretch,
+        )
 
 
 @checked
@@ -171,9 +179,9 @@ def error_bars(
     count = len(film_matrix)
     covariances = covariances or CovarianceEstimate.of(linearisation, floor)
     noise = max(covariances.noise, _QUANTISATION if floor is None else floor)
-    plain, vectors = covariances.plain, covariances.vectors
+    iid_covariance, vectors = covariances.iid_covariance, covariances.vectors
     sd = np.sqrt(covariances.variances)
-    plain_sd = np.sqrt(np.maximum(np.diag(plain), 1e-300))
+    plain_sd = np.sqrt(np.maximum(np.diag(iid_covariance), 1e-300))
     direction_sd = np.sqrt(noise / covariances.values)
     weak = [k for k in range(count) if direction_sd[k] > UNOBSERVABLE]
     largest_component = np.zeros(count) if not weak else np.abs(vectors[:, weak]).max(axis=1)
@@ -183,7 +191,7 @@ def error_bars(
     sd, independent_sd = sd * ranges, plain_sd * ranges
     return Uncertainty(
         sd=sd,
-        correlation=plain / np.outer(plain_sd, plain_sd),
+        correlation=iid_covariance / np.outer(plain_sd, plain_sd),
         observable=[bool(size < 0.3) for size in largest_component],
         unobservable=[
             *unobservable_directions(vectors[:, weak], direction_sd[weak], unknowns), *determined_by_priors(sd, unknowns)

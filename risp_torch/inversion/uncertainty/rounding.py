@@ -37,7 +37,7 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
     moves = np.where(
         (linearisation.scaled + moves * ranges < low) | (linearisation.scaled + moves * ranges > high), -moves, moves
     )
-    comparison = linearisation.nearby or linearisation.comparison
+    comparison = linearisation.frozen_comparison or linearisation.comparison
     points = linearisation.scaled + np.concatenate([np.zeros((1, count)), moves]) * ranges
     observed, finite = predict(scene, comparison, unknowns, points)
     if not finite.all():

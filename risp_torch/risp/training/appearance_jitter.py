@@ -37,7 +37,7 @@ class AppearanceJitter:
         """
         self.share = share
         is_direction = torch.zeros(parameters.size, dtype=torch.bool)
-        direction_names = [name for name, spread in parameters.spreads.items() if isinstance(spread, Direction)]
+        direction_names = [name for name, distribution in parameters.distributions.items() if isinstance(distribution, Direction)]
         is_direction[parameters.indices(direction_names)] = True
         self._is_direction, self._fixed_index = is_direction, fixed_index
 

@@ -45,10 +45,11 @@ class BackgroundAugmentation:
         """
         self.psi_index, self._low, self._span = None, 0.0, 0.0
         for name in GREY_ENTRIES:
-            spread = parameters.spreads.get(name)
-            if isinstance(spread, Range) and spread.tied and spread.scale == "linear" and name in parameters.labels:
+            distribution = parameters.distributions.get(name)
+            is_linear_grey = isinstance(distribution, Range) and distribution.tied and distribution.scale == "linear"
+            if is_linear_grey and name in parameters.labels:
                 self.psi_index = parameters.labels.index(name)
-                self._low, self._span = float(spread.low), float(spread.high) - float(spread.low)
+                self._low, self._span = float(distribution.low), float(distribution.high) - float(distribution.low)
                 break
 
     def __call__(self, batch: Batch, *, seed: tuple[int, ...], derivatives: bool = True) -> Batch:
@@ -60,7 +61,7 @@ class BackgroundAugmentation:
             derivatives: whether to compute dI/dpsi of the new pictures.
 
         Returns:
-            The same states and appearances; pictures and, if requested, derivatives with the patterned surroundings.
+            The same states and appearances; pictures and, if requested, derivatives with the patterned backgrounds.
         """
         random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
@@ -74,7 +75,7 @@ class BackgroundAugmentation:
         column = batch.jacobian[:, self.psi_index].float()
         grey = self._low + self._span * 0.5 * (batch.psi[:, self.psi_index] + 1.0)
         colors = random_patterns(grey, batch.images.shape[1], random)
-        coverage = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the surroundings in a pixel
+        coverage = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the background in a pixel
         images = (batch.images + coverage * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
         if not derivatives:
             return images, None
@@ -85,7 +86,7 @@ class BackgroundAugmentation:
 
 
 def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> torch.Tensor:
-    """Colours of surroundings.
+    """Colours of backgrounds.
 
     Args:
         grey: [B] grey value without pattern, in [0, 1].

@@ -24,13 +24,13 @@ class TrainSettings:
 
     Attributes:
         gamma: weight of the gradient loss at the end of its warm-up.
-        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; "none" with ``moves`` 0 is no-grad: domain
+        regulariser: "error" (RISP, Eq. 12), "outputs" (Eq. 10) or "none"; "none" with ``appearance_jitter`` 0 is no-grad: domain
             randomisation alone.
         norm: "norm" or "squared", see ``losses``.
         interval: the gradient loss is used in every ``interval``-th step, with this factor, because its second derivatives
             take most of a step's time (Karras et al., CVPR 2020, appendix B: lazy regularisation); 1 uses it in every step.
-        moves: fraction of the step to other appearances along dI/dpsi, different in every epoch (``appearance_jitter``);
-            0 for none.
+        appearance_jitter: fraction of the step to other appearances along dI/dpsi, different in every epoch
+            (``AppearanceJitter``); 0 for none.
         warmup: share of the steps over which gamma grows linearly from 0.
         epochs: passes over the pictures.
         batch_size: pictures per step over all ranks.
@@ -39,8 +39,8 @@ class TrainSettings:
         width, head: width and head of the network (``NetworkSettings``).
         precision: "f32", or "bf16" for the network's arithmetic (weights and losses stay f32).
         validation: held-out fraction of the pictures, the last ones.
-        exposures: whether to vary exposure, tone curve and light in every epoch (``exposure``).
-        surroundings: whether to add patterns to background and ground in every epoch (``background_augmentation``).
+        exposure_augmentation: whether to vary exposure, tone curve and light in every epoch (``vary_exposure``).
+        background_augmentation: whether to add patterns to background and ground in every epoch (``BackgroundAugmentation``).
         seed: seed of the initial weights and of the order of the pictures.
     """
 
@@ -48,7 +48,7 @@ class TrainSettings:
     regulariser: Regulariser = "error"
     norm: Norm = "norm"
     interval: Count = 1
-    moves: UnitInterval = 0.0
+    appearance_jitter: UnitInterval = 0.0
     warmup: UnitInterval = 0.5
     epochs: Count
     batch_size: Count = 16
@@ -58,8 +58,8 @@ class TrainSettings:
     head: HeadKind = "spatial"
     precision: Precision = "f32"
     validation: Annotated[float, Rule(above=0, below=1)] = 0.05
-    exposures: bool = True
-    surroundings: bool = True
+    exposure_augmentation: bool = True
+    background_augmentation: bool = True
     seed: Seed = 0
 
     @property
@@ -89,7 +89,7 @@ PRESETS: dict[str, TrainSettings] = {
     # RISP, B.2, with ResNet-18's own width.
     "paper": TrainSettings(gamma=1.0, epochs=100, learning_rate=1e-2, width=64),
     # For two CPU cores and some thousand pictures of 64 pixels, whose small network tolerates only a small gradient loss.
-    "quick": TrainSettings(gamma=0.02, interval=4, moves=0.75, epochs=30, learning_rate=3e-3, width=16),
+    "quick": TrainSettings(gamma=0.02, interval=4, appearance_jitter=0.75, epochs=30, learning_rate=3e-3, width=16),
 }
 
 

@@ -83,11 +83,13 @@ def train(
         run_settings = {**record, **test_record, "ranks": ranks.count, "device": device.type}
         folder = RunFolder.open_or_create(out, run_settings) if ranks.first else RunFolder(Path(out), to_jsonable(run_settings))
         ranks.wait()
-        background_augmentation = BackgroundAugmentation(task.domains.training.parameters) if settings.surroundings else None
+        background_augmentation = (
+            BackgroundAugmentation(task.domains.training.parameters) if settings.background_augmentation else None
+        )
         fixed_index = None if background_augmentation is None else background_augmentation.psi_index
         appearance_jitter = (
-            AppearanceJitter(task.domains.training.parameters, settings.moves, fixed_index=fixed_index)
-            if settings.moves > 0
+            AppearanceJitter(task.domains.training.parameters, settings.appearance_jitter, fixed_index=fixed_index)
+            if settings.appearance_jitter > 0
             else None
         )
         run = _Run(source, settings, network_settings, folder, ranks, device, background_augmentation, appearance_jitter, test)
@@ -125,9 +127,10 @@ class _Run:
 
     def __init__(
         self, source: Source, settings: TrainSettings, network_settings: NetworkSettings, folder: RunFolder, ranks: Ranks,
-        device: torch.device, surroundings: BackgroundAugmentation | None, moves: AppearanceJitter | None, test: TestSet | None,
+        device: torch.device, background_augmentation: BackgroundAugmentation | None,
+        appearance_jitter: AppearanceJitter | None, test: TestSet | None,
     ) -> None:  # fmt: skip
-        self.surroundings, self.moves = surroundings, moves
+        self.background_augmentation, self.appearance_jitter = background_augmentation, appearance_jitter
         self.test = None if test is None else (test.images, test.outputs)
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
         num_training_pictures = len(source) - held_out(len(source), settings)
@@ -137,7 +140,9 @@ class _Run:
             settings.batch_size,
             seed=settings.seed,
             ranks=ranks,
-            jacobian=settings.weighted or moves is not None or (surroundings is not None and surroundings.psi_index is not None),
+            jacobian=settings.weighted
+            or appearance_jitter is not None
+            or (background_augmentation is not None and background_augmentation.psi_index is not None),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -190,11 +195,11 @@ class _Run:
 
     def _augmented(self, batch: Batch, derivatives: bool, *, seed: tuple[int, ...]) -> Batch:
         """The batch with varied appearance, background and exposure."""
-        if self.moves is not None:
-            batch = self.moves(batch, seed=seed)
-        if self.surroundings is not None:
-            batch = self.surroundings(batch, seed=seed, derivatives=derivatives)
-        if self.settings.exposures:
+        if self.appearance_jitter is not None:
+            batch = self.appearance_jitter(batch, seed=seed)
+        if self.background_augmentation is not None:
+            batch = self.background_augmentation(batch, seed=seed, derivatives=derivatives)
+        if self.settings.exposure_augmentation:
             images, jacobian = vary_exposure(batch.images, batch.jacobian if derivatives else None, seed=seed)
             batch = replace(batch, images=images, jacobian=jacobian)
         return batch

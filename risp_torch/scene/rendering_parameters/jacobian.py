@@ -67,7 +67,7 @@ def image_jacobian(
     indices = range(parameters.size) if columns is None else parameters.indices(columns)
     unit_vectors = torch.eye(parameters.size, dtype=psi.dtype, device=psi.device)[list(indices)]
     fields = scene.view.picture_fields(worlds, camera=camera)
-    varied_fields = {name: field for name, field in fields.items() if set(field.names) & parameters.spreads.keys()}
+    varied_fields = {name: field for name, field in fields.items() if set(field.names) & parameters.distributions.keys()}
 
     def arrays(step: torch.Tensor) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """The renderer's arrays that depend on psi, at a ``step`` [K] along the columns, for jacfwd and as auxiliary output."""

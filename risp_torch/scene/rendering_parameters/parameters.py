@@ -28,35 +28,35 @@ class RenderingParameters:
     samples are a distribution of appearances. The scene's other parameters are constant.
 
     Attributes:
-        spreads: parameter name -> its variation.
+        distributions: parameter name -> its variation.
         labels: K names of the entries of psi.
     """
 
     @checked
-    def __init__(self, scene: Scene, spreads: Mapping[str, Distribution]) -> None:
+    def __init__(self, scene: Scene, distributions: Mapping[str, Distribution]) -> None:
         """Make rendering parameters.
 
         Args:
             scene: whose parameters they are; factors multiply its current values.
-            spreads: parameter name -> Range, Factor or Direction.
+            distributions: parameter name -> Range, Factor or Direction.
 
         Raises:
             UserError: an unknown name (with similar ones), a parameter without effect on appearance, a reversed range, or values
                 outside the parameter's own bounds.
         """
-        if not spreads:
+        if not distributions:
             raise UserError("there are no rendering parameters: name at least one, or take default_psi(scene)")
         names = scene.view.picture_parameters
-        for name in spreads:
+        for name in distributions:
             if name not in names and name in scene.parameters:
                 raise UserError(f"{name} affects the motion, not the appearance: psi may have {', '.join(names[:8])} ...")
             if name not in names:
                 raise unknown_name_error("rendering parameter", name, names)
-        self.spreads = dict(spreads)
-        self._scene_values = {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in spreads}
+        self.distributions = dict(distributions)
+        self._scene_values = {name: np.asarray(scene.parameters[name].value, dtype=np.float64) for name in distributions}
         self.labels: list[str] = []
         self._slices: dict[str, slice] = {}
-        for name, distribution in self.spreads.items():
+        for name, distribution in self.distributions.items():
             distribution.check(name, self._scene_values[name].shape)
             first = len(self.labels)
             self.labels += distribution.labels(name, self._scene_values[name].shape)
@@ -102,7 +102,7 @@ class RenderingParameters:
         }
         return {
             name: distribution.physical(scene_values[name], psi[..., self._slices[name]])
-            for name, distribution in self.spreads.items()
+            for name, distribution in self.distributions.items()
         }
 
     def indices(self, names: Sequence[str]) -> list[int]:
@@ -118,12 +118,12 @@ class RenderingParameters:
             elif name in self.labels:
                 entries.append(self.labels.index(name))
             else:
-                raise unknown_name_error("entry of psi", name, [*self.spreads, *self.labels])
+                raise unknown_name_error("entry of psi", name, [*self.distributions, *self.labels])
         return entries
 
     def to_json(self) -> dict[str, Any]:
         """Names and ranges as JSON values."""
-        return {name: distribution.to_json() for name, distribution in self.spreads.items()}
+        return {name: distribution.to_json() for name, distribution in self.distributions.items()}
 
     @staticmethod
     def from_json(scene: Scene, data: Mapping[str, Any]) -> RenderingParameters:

@@ -20,7 +20,7 @@ TOLD = ("friction", "side", "inertia / (mass side²)", "corner radius", "stiffne
 FILM_NOISE = 2.5e-4  # m, of a tracked coordinate: what single frames scatter by (``TrackedPoses.scatter``), turns at 9 cm
 OF_FILMS = MotionFitSettings(
     noise=PoseNoise(coordinate=FILM_NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.1, start_spin=1.0),
-    robust=OF_MEASURED.robust,
+    robust_scale=OF_MEASURED.robust_scale,
     iterations=OF_MEASURED.iterations,
     first_guesses=OF_MEASURED.first_guesses,
     shortest_window=OF_MEASURED.shortest_window,

@@ -27,7 +27,7 @@ def make_trials() -> dict[str, Trial]:
         "average": _commands(dict.fromkeys(FINGER_NAMES, (0.5, 20.0))),
         "starts": 4,
     }  # fmt: skip
-    search = WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, reach=2, trial_rounds=3)
+    search = WideSteps(widths=(0.1,) * 5 + (0.05,) * 4, trust_radius=2, trial_rounds=3)
 
     def draw(random: np.random.Generator) -> dict[str, float]:
         return dict(zip(stiffness, random.uniform(0.005, 1.0, size=len(stiffness)).tolist(), strict=True))
@@ -38,12 +38,14 @@ def make_trials() -> dict[str, Trial]:
             truths=lambda r: dict(zip(stiffness, r.uniform(0.3, 1.2, size=len(stiffness)).tolist(), strict=True)), guess=draw,
             random=draw,
             average=dict.fromkeys(stiffness, 0.5), measure="parameter", unit="N m/rad",
-            search=WideSteps(widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling=4, whiten=True),
+            search=WideSteps(
+                widths=(0.15,) * 3 + (0.1,) * 3 + (0.07, 0.06, 0.05, 0.05), trial_rounds=3, settling_rounds=4, whiten=True
+            ),
             starts=2, refine=5,
             unseen=_unseen_pulses,
         ),
         "imitate": Trial(
-            **pulses, search=replace(search, settling=4, whiten=True), measure="motion", refine=4,
+            **pulses, search=replace(search, settling_rounds=4, whiten=True), measure="motion", refine=4,
             unseen=lambda: {"softer hand": _pulsed(stiffness=0.7)},
         ),
         "reach": Trial(

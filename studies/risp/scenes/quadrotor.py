@@ -26,14 +26,14 @@ def make_trials() -> dict[str, Trial]:
             search=WIDE_SEARCH, starts=4, refine=6, unseen=_unseen_flights,
         ),
         "imitate": Trial(
-            **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, reach=2, spacing=4, first_frames=10),
+            **thrusts, search=WideSteps(widths=(0.03,) * 5 + (0.015,) * 3, trust_radius=2, spacing=4, first_frames=10),
             truth=_thrusts(manoeuvre(NOMINAL_MASS)), guess=lambda r: _thrusts(_near_hover(r, FRAMES)),
             average=_thrusts(np.full((FRAMES, 4), HOVER_THRUST)),
             random=lambda r: _thrusts(_any_thrust(r, FRAMES)), measure="motion",
             unseen=lambda: {"100 g less": make_scene(mass=2.9)},
         ),
         "reach": Trial(
-            **thrusts, search=WideSteps(widths=(0.1,) * 8 + (0.05,) * 6, reach=1, trial_rounds=4), starts=8,
+            **thrusts, search=WideSteps(widths=(0.1,) * 8 + (0.05,) * 6, trust_radius=1, trial_rounds=4), starts=8,
             truth=_thrusts(manoeuvre(NOMINAL_MASS, GOAL)), guess=lambda r: _thrusts(_near_hover(r, GOAL)),
             average=_thrusts(np.full((GOAL, 4), HOVER_THRUST)), random=lambda r: _thrusts(_any_thrust(r, GOAL)), measure="final",
             options={"frames": GOAL}, initial=_draw_start, sampling="last",

@@ -24,7 +24,7 @@ def make_trials() -> dict[str, Trial]:
     scene_options = {"substeps": 12}  # enough for a modulus that is known
     forces = {
         "unknowns": ("press.force",), "smooth": SMOOTH, "refine": 2,
-        "search": WideSteps(widths=(0.05,) * 4 + (0.03,) * 3, reach=2, spacing=3),
+        "search": WideSteps(widths=(0.05,) * 4 + (0.03,) * 3, trust_radius=2, spacing=3),
     }  # fmt: skip
     return {
         "identify": Trial(

@@ -30,7 +30,7 @@ _TOGETHER = 4  # points of a landscape that are simulated together and then save
 def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Path | str, progress: bool = True) -> dict[str, Any]:
     """Train one network and record its error on held-out appearances after every epoch (the paper's figure 6a).
 
-    Training and test pictures are the rasteriser's, without patterned surroundings, other exposures and moves: the entries of
+    Training and test pictures are the rasteriser's, without augmentation of background, exposure and appearance: the entries of
     psi are the only variation.
 
     Args:
@@ -57,7 +57,7 @@ def configs_unit(variant: str, configs: str, *, preset: TablePreset, folder: Pat
     training = training_preset(
         preset.training, task, seed=preset.seed,
         **dict(preset.changes) | {"epochs": preset.curve_epochs, "width": preset.curve_width, "gamma": preset.curve_gamma},
-        surroundings=False, exposures=False, moves=0.0,
+        background_augmentation=False, exposure_augmentation=False, appearance_jitter=0.0,
     )  # fmt: skip
     if variant == "no-grad":
         training = replace(training, regulariser="none", gamma=0.0)

@@ -72,10 +72,10 @@ def _network(plan: TablePlan, about: Mapping[str, Any], folder: Path) -> None:
 
 
 def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSettings:
-    """Settings of a training, with rendering gradients (their loss, and moves along them) or without."""
+    """Settings of a training, with rendering gradients (gradient loss and appearance jitter) or without."""
     from risp_torch.risp import preset
 
-    without = {"regulariser": "none", "gamma": 0.0, "moves": 0.0} if variant == "no-grad" else {}
+    without = {"regulariser": "none", "gamma": 0.0, "appearance_jitter": 0.0} if variant == "no-grad" else {}
     return preset(plan.preset.training, task, seed=plan.preset.seed, **(dict(plan.preset.changes) | without))
 
 

@@ -64,7 +64,7 @@ def make_loss(
     if method == "matched":
         if kind != "reach":
             return MatchedLoss()
-        look = LookSettings(plate="smooth", robust=BEYOND_TEXTURE, smoothness=ONE_COLOR, edges="fine")
+        look = LookSettings(plate="smooth", robust_scale=BEYOND_TEXTURE, smoothness=ONE_COLOR, edges="fine")
         return MatchedLoss(look, weights=pixel_weights)
     losses = {"pixel": PixelLoss, "perceptual": PerceptualLoss}
     return losses[method]() if method in losses else None

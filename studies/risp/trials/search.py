@@ -112,7 +112,9 @@ def search(
 def _narrower(settings: WideSteps) -> WideSteps:
     """Rounds for a sequence that is nearly known, still from knot to knot, which takes far fewer films than single rows."""
     widths = tuple(NARROWER * width for width in settings.widths[-KNOT_ROUNDS:])
-    return replace(settings, widths=widths, trial_rounds=1, settling=0, narrow=None, whiten=False, first_frames=None)
+    return replace(
+        settings, widths=widths, trial_rounds=1, settling_rounds=0, settling_residual_ratio=None, whiten=False, first_frames=None
+    )
 
 
 def _best_of(

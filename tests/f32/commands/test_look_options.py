@@ -23,10 +23,10 @@ def options(*words: str) -> argparse.Namespace:
 
 def test_what_is_solved_of_a_look() -> None:
     scene = load_scene("toss", size=16)
-    given = options("--loss", "matched", "--look", "exposure", "light=sh1", "--look", "robust=0.05", "rounds=12")
+    given = options("--loss", "matched", "--look", "exposure", "light=sh1", "--look", "robust_scale=0.05", "rounds=12")
     loss = make_loss(given, scene)
     assert isinstance(loss, MatchedLoss)
-    assert loss.settings == LookSettings(exposure=True, light="sh1", robust=0.05, rounds=12)
+    assert loss.settings == LookSettings(exposure=True, light="sh1", robust_scale=0.05, rounds=12)
     finer = make_loss(options("--loss", "matched", "--look", "shadow", "colors=texel", "texels=3"), scene)
     assert finer.settings == LookSettings(shadow=True, colors="texel", texels=3)
     assert make_loss(options("--loss", "matched"), scene).settings == LookSettings()
@@ -36,7 +36,7 @@ def test_what_is_solved_of_a_look() -> None:
     ("text", "said"),
     [
         ("brightness", "unknown part of the look 'brightness'"), ("exposure=1", "'exposure=1': write exposure"),
-        ("robust", "'robust': write robust=VALUE"), ("robust=x", "'robust=x' is no number"),
+        ("robust_scale", "'robust_scale': write robust_scale=VALUE"), ("robust_scale=x", "'robust_scale=x' is no number"),
         ("light=sun", "light 'sun' is unknown"),
         ("pull=-1", "pull is -1"), ("texels=0", "texels is 0"),
     ],

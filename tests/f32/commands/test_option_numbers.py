@@ -93,7 +93,9 @@ def test_numbers_that_fit_are_read() -> None:
     words = ["--search", "adam", "--solver", "keep=0.2:4,0.5:1", "--size", "8x4"]
     options = PARSER.parse_args(["invert", "toss", "--unknown", "a", *words])
     assert settings_of(OptimiseSettings, solver_texts(options)).keep == ((0.2, 4), (0.5, 1)) and options.size == (8, 4)
-    options = PARSER.parse_args(["invert", "toss", "--unknown", "a", "--solver", "narrow=none", "--solver", "widths=0.1,0.05"])
-    with pytest.raises(UserError, match=r"settling is 7: give at most .* \(settings of --search wide: widths, reach"):
+    words = ["--solver", "settling_residual_ratio=none", "--solver", "widths=0.1,0.05"]
+    options = PARSER.parse_args(["invert", "toss", "--unknown", "a", *words])
+    message = r"settling_rounds is 7: give at most .* \(settings of --search wide: widths, trust_radius"
+    with pytest.raises(UserError, match=message):
         settings_of(WideSteps, solver_texts(options))
     assert PARSER.parse_args(["train", "toss", "--seed", str(2**63 - 1)]).seed == 2**63 - 1

@@ -89,7 +89,7 @@ def test_presets_and_what_changes_them(risp: Risp, dataset: Path) -> None:
         ([], "no pictures to train on: give --data DIR ('risp dataset' makes one), or --images N to render them"),
         (["--images", 12, "--verify"], "--verify compares the files of a dataset: add --data DIR, or leave it out"),
         (["--images", 12, "--no-grad", "--norm", "squared"], "--no-grad omits dI/dpsi, which --regulariser, --norm and"),
-        (["--images", 12, "--no-grad", "--moves", 0.5], "--no-grad omits dI/dpsi"),
+        (["--images", 12, "--no-grad", "--appearance-jitter", 0.5], "--no-grad omits dI/dpsi"),
         (["--images", 12, "--no-grad", "--regulariser", "outputs"], "--no-grad omits dI/dpsi"),
         (["--images", 12, "--no-grad", "--gamma", 1], "argument --gamma: not allowed with argument --no-grad"),
         (["--images", 12, "--gamma", -1], "--gamma: it is -1.0: give a finite number that is not negative"),

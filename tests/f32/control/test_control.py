@@ -166,7 +166,8 @@ def test_replanning_makes_up_for_a_wrong_model() -> None:
     world.set("sheet.mass", 0.07)
     goal = Goal(model.deformables[0].rest[None] + (0.04, 0.0, 0.05))
     task = replace(
-        make_control(model), measure="along", direction=(1, 0, 0), drives="push.force", goal=lambda scene, number: goal,
+        make_control(model), measure="along", direction=(1, 0, 0), controlled_parameter="push.force",
+        goal=lambda scene, number: goal,
         policy=lambda scene, seed: DirectPolicy(np.zeros(6)), penalty=0.0,
     )  # fmt: skip
     goal_loss = GoalLoss(model, task, goal)
@@ -293,7 +294,7 @@ def test_command_refuses_a_run_of_other_settings(command_line: Risp, folder: Pat
     status, _, err = command_line(*command, "--seed", "5")
     assert status == 2 and "other settings (seed is 0 there and 5 here)" in err
     settings = json.loads((folder / "run" / "settings.json").read_text())
-    for name in ("policy_sha256", "goal_places"):  # of a scene file whose policy or goal has changed since
+    for name in ("policy_sha256", "goal_position_statistics"):  # of a scene file whose policy or goal has changed since
         (folder / "run" / "settings.json").write_text(json.dumps(settings | {name: "another"}))
         status, _, err = command_line(*command)
         assert status == 2 and f'other settings ({name} is "another"' in err, err
@@ -316,7 +317,7 @@ def test_networks_that_do_not_fit_are_named() -> None:
     with pytest.raises(UserError, match=r"numbers of shape \(8, 7\), and sheet.actuation needs \(8, 4\)"):
         control(scene, wide, progress=False)
     with pytest.raises(UserError, match="sheet.position of shape .* is not a number over time"):
-        control(scene, replace(make_control(scene), drives="sheet.position"), feedback="state", progress=False)
+        control(scene, replace(make_control(scene), controlled_parameter="sheet.position"), feedback="state", progress=False)
     with pytest.raises(UserError, match="small_control has no feedback control"):
         control(scene, replace(make_control(scene), feedback=None), feedback="state", progress=False)
 
@@ -351,7 +352,8 @@ def test_goals_and_frames_are_checked() -> None:
 
 
 def test_names_that_a_scene_has_not_are_listed(folder: Path) -> None:
-    text = Path("small.py").read_text().replace('drives="sheet.actuation"', 'drives="sheet.actuations"')
+    text = Path("small.py").read_text()
+    text = text.replace('controlled_parameter="sheet.actuation"', 'controlled_parameter="sheet.actuations"')
     Path("wrong.py").write_text(text)
     with pytest.raises(UserError, match="sheet.actuation"):
         load_control("wrong.py", load_scene("wrong.py"))

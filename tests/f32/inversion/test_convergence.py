@@ -243,7 +243,7 @@ def test_a_start_that_stops_is_not_followed(target: torch.Tensor, monkeypatch: p
 
 SEARCHES = {
     "newton": NewtonSteps(rounds=6, first_frames=2),
-    "wide": WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling=2, trial_rounds=2),
+    "wide": WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling_rounds=2, trial_rounds=2),
     "lbfgs": OptimiseSettings(optimizer="lbfgs", iterations=3),
     "adam": OptimiseSettings(iterations=10),
 }

@@ -488,7 +488,7 @@ def test_risp_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[
     assert risp(*files, *unknown, "--sampling", "every:2") == 0
     assert "psi: ground.color[0]" in capsys.readouterr().out
     settings = json.loads((folder / "run" / "result.json").read_text())["settings"]
-    assert settings["search"]["widths"] == [0.1] and settings["search"]["settling"] == 1
+    assert settings["search"]["widths"] == [0.1] and settings["search"]["settling_rounds"] == 1
     assert settings["loss"]["kind"] == "risp" and settings["loss"]["network"] == "net.safetensors"
     assert settings["loss"]["domains"]["loop"]["psi"] == settings["loss"]["loop"]["psi"] == [0.0] * 3
     assert settings["sampling"] == "every:2" and settings["psi"]["ground.color"]["kind"] == "range"

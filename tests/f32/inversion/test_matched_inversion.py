@@ -106,10 +106,10 @@ def test_outliers_count_less():
     film[3:6, 10:26, 4:16] = 0.9
     losses = {}
     for speed in (0.8, 0.84):
-        for robust in (0.1, float("inf")):
-            comparison = Comparison.of(thrown(), MatchedLoss(LookSettings(robust=robust)), film)
+        for robust_scale in (0.1, float("inf")):
+            comparison = Comparison.of(thrown(), MatchedLoss(LookSettings(robust_scale=robust_scale)), film)
             with torch.no_grad():
-                losses[speed, robust] = float(comparison.losses(thrown(speed=speed), {}, worlds=1))
+                losses[speed, robust_scale] = float(comparison.losses(thrown(speed=speed), {}, worlds=1))
     assert losses[0.8, 0.1] < losses[0.84, 0.1]
     assert losses[0.8, 0.1] < 0.25 * losses[0.8, float("inf")]
 

@@ -72,10 +72,10 @@ def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor
     assert weighted.loss == pytest.approx(float(residual.square().mean()), rel=1e-5)
     noise = float(residual.square().sum()) / (len(residual) - 2)
     expected = noise * np.linalg.inv((jacobian.T @ jacobian).numpy(force=True))
-    np.testing.assert_allclose(CovarianceEstimate.of(weighted).plain, expected, rtol=1e-4)
+    np.testing.assert_allclose(CovarianceEstimate.of(weighted).iid_covariance, expected, rtol=1e-4)
     half = PixelLoss(weights=PixelWeights(0.5 * torch.ones(SIZE, SIZE)))  # counts as half as many observations
     halved = CovarianceEstimate.of(linearise(scene, Comparison.of(scene, half, noisy), unknowns, point))
-    np.testing.assert_allclose(halved.plain, 2 * CovarianceEstimate.of(whole).plain, rtol=1e-3)
+    np.testing.assert_allclose(halved.iid_covariance, 2 * CovarianceEstimate.of(whole).iid_covariance, rtol=1e-3)
 
 
 def test_features_of_what_counts(scene: Scene, film: torch.Tensor, occluder: torch.Tensor) -> None:

@@ -65,7 +65,7 @@ def test_a_shadow_on_the_ground():
     """A light between the directions, no robust weights: most of the shadow's residual goes, and of the height's error."""
     scene = over_ground()
     scene.set_shadows(center=(0.0, 0.0, 0.05), radius=0.2, resolution=128)
-    film, plain = film_of(scene), {"robust": float("inf")}
+    film, plain = film_of(scene), {"robust_scale": float("inf")}
     (off, left_off), (on, left_on) = (lowest(film, shadow=shadow, **plain) for shadow in (False, True))
     (floor,) = losses(film_of(over_ground()), [over_ground()], **plain)
     assert left_on - floor < 0.4 * (left_off - floor)
@@ -123,7 +123,7 @@ def test_patches_on_a_box():
     """Without robust weights, the film of a box with textured sides leaves a seventh of what colours of its corners leave."""
     film, scene = film_of(over_ground(size=0.14, surface=patched())), over_ground(size=0.14)
     looks = {"colors": "vertex"}, {"colors": "texel", "texels": 8}
-    vertex, texel = (losses(film, [scene], robust=float("inf"), **look)[0] for look in looks)
+    vertex, texel = (losses(film, [scene], robust_scale=float("inf"), **look)[0] for look in looks)
     assert texel < vertex / 7
 
 

@@ -136,7 +136,7 @@ def test_settling_ends_at_the_mean_of_where_the_last_steps_lead() -> None:
     """On a linear film every step leads to the truth, also from a point whose loss is no lower."""
     matrix, truth = np.random.default_rng(5).normal(size=(9, 3)), np.array([[0.4, 1.1, -0.3]])
     film, starts = LinearFilm(matrix, truth), np.zeros((1, 3))
-    found, history = searched(film, sequence(1, 3), starts, widths=(0.1,) * 4, reach=10.0, settling=3)
+    found, history = searched(film, sequence(1, 3), starts, widths=(0.1,) * 4, trust_radius=10.0, settling_rounds=3)
     np.testing.assert_allclose(found, truth[0], atol=1e-4)
     assert len(history.losses) == 5
 
@@ -156,7 +156,9 @@ def test_settling_ends_at_the_truth_where_observations_bend() -> None:
     film.target = torch.exp(film.target)
     ends = {}
     for settling in (0, 3):
-        ends[settling], _ = searched(film, sequence(1, 2), np.zeros((1, 2)), widths=(0.1,) * 12, reach=10.0, settling=settling)
+        ends[settling], _ = searched(
+            film, sequence(1, 2), np.zeros((1, 2)), widths=(0.1,) * 12, trust_radius=10.0, settling_rounds=settling
+        )
     np.testing.assert_allclose(ends[3], truth[0], atol=1e-3)
     assert np.abs(ends[0] - truth[0]).max() > 0.01
 
@@ -166,7 +168,8 @@ def test_narrow_settling_is_as_wide_as_what_the_fit_leaves() -> None:
     matrix = np.array([[1.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
     film = LinearFilm(matrix, np.array([0.5, 0.7]))
     film.target[0, 2] += 0.06
-    problem = WideProblem(None, film, sequence(1, 2), WideSteps(widths=(0.1, 0.1, 0.05), settling=2, narrow=1.0))
+    settings = WideSteps(widths=(0.1, 0.1, 0.05), settling_rounds=2, settling_residual_ratio=1.0)
+    problem = WideProblem(None, film, sequence(1, 2), settings)
     wide = problem.point_at(np.array([0.2, 0.2]))
     assert wide.expected_residual == pytest.approx(0.06**2 / 3, rel=2e-3) and wide.widths.tolist() == [0.1, 0.1]
     narrow, halved = (problem.at_round(number).point_at(np.array([0.5, 0.7]), before=wide) for number in (1, 2))
@@ -188,9 +191,12 @@ def test_narrow_settling_ends_alike_within_narrow_and_wide_bounds(times: int) ->
     grid = np.linspace(0.3, 0.5, 20001)
     least = grid[((film.target.numpy(force=True) - np.exp(grid[:, None] * matrix[:, 0])) ** 2).sum(axis=1).argmin()]
     errors = {}
-    for narrow in (None, 1.0):
-        found, _ = searched(film, unknowns, np.full((1, 1), 2.5), widths=(0.2,) * 2 + (0.15,) * 6, settling=6, narrow=narrow)
-        errors[narrow] = abs(float(found[0]) - least)
+    for ratio in (None, 1.0):
+        found, _ = searched(
+            film, unknowns, np.full((1, 1), 2.5), widths=(0.2,) * 2 + (0.15,) * 6, settling_rounds=6,
+            settling_residual_ratio=ratio,
+        )  # fmt: skip
+        errors[ratio] = abs(float(found[0]) - least)
     assert errors[1.0] < 2e-4
     assert times == 1 or errors[None] > 20 * errors[1.0]
 
@@ -226,7 +232,7 @@ def test_whitened_rounds_leave_out_what_all_frames_misread_together() -> None:
     scene = load_scene("quadrotor", size=16, frames=24)
     with torch.no_grad():
         loss = MisreadLoss(load_task("quadrotor", scene).head, scene.rollout())
-    settings = WideSteps(widths=(0.1,) * 5, settling=3)
+    settings = WideSteps(widths=(0.1,) * 5, settling_rounds=3)
     errors = {}
     for whiten in (False, True):
         asked = replace(settings, whiten=whiten)
@@ -267,7 +273,7 @@ def test_settling_averages_over_what_the_last_points_read() -> None:
         for settling, found in errors.items():
             film = NoisyFilm(matrix, truth)
             film.seed = seed
-            end, _ = searched(film, sequence(1, 1), np.zeros((1, 1)), widths=(0.2,) * 12, settling=settling)
+            end, _ = searched(film, sequence(1, 1), np.zeros((1, 1)), widths=(0.2,) * 12, settling_rounds=settling)
             found.append(abs(float(end[0]) - 0.4))
     assert np.mean(errors[8]) < 0.6 * np.mean(errors[0])
 
@@ -304,7 +310,9 @@ def test_linear_films_with_a_penalty_end_where_the_normal_equations_say(spacing:
     matrix, weight = random.normal(size=(5, 10)), 0.03
     truth, start = random.uniform(0.0, 2.0, 10), random.uniform(0.0, 2.0, 10)
     unknowns = sequence(5, 2, weight)
-    found, history = searched(LinearFilm(matrix, truth), unknowns, start[None], widths=(0.1,) * 8, reach=4.0, spacing=spacing)
+    found, history = searched(
+        LinearFilm(matrix, truth), unknowns, start[None], widths=(0.1,) * 8, trust_radius=4.0, spacing=spacing
+    )
     near = np.sqrt(weight) * (np.eye(10)[2:] - np.eye(10)[:-2])  # rows of two columns: neighbours are two numbers apart
     whole = np.concatenate([matrix / np.sqrt(5), near])
     wanted = np.concatenate([matrix @ truth / np.sqrt(5), np.zeros(8)]) - whole @ start
@@ -327,7 +335,7 @@ def test_a_penalty_keeps_its_share_of_a_whitened_loss(monkeypatch: pytest.Monkey
 
     random = np.random.default_rng(5)
     matrix, truth, unknowns = random.normal(size=(5, 10)), random.uniform(0.0, 2.0, 10), sequence(5, 2, 0.3)
-    film, settings = LinearFilm(matrix, truth), {"widths": (0.1,) * 4, "reach": 9.0, "settling": 3}
+    film, settings = LinearFilm(matrix, truth), {"widths": (0.1,) * 4, "trust_radius": 9.0, "settling_rounds": 3}
     film.whitened = lambda scene, values, *, seed: LinearFilm(10.0 * matrix, truth)
     end, _ = searched(film, unknowns, np.full((1, 10), 0.5), **settings)
     monkeypatch.setattr("risp_torch.inversion.solvers.wide_steps.film_losses", losses)
@@ -341,7 +349,7 @@ def test_a_penalty_keeps_its_share_of_a_whitened_loss(monkeypatch: pytest.Monkey
 def test_the_best_of_several_starts_goes_on() -> None:
     truth, starts = np.array([1.0, 1.2]), np.array([(-0.4, 2.4), (1.3, 0.8), (2.4, 2.4)])
     found, history = searched(
-        LinearFilm(np.eye(2), truth), sequence(2, 1), starts, widths=(0.05,) * 10, reach=1.0, trial_rounds=2
+        LinearFilm(np.eye(2), truth), sequence(2, 1), starts, widths=(0.05,) * 10, trust_radius=1.0, trial_rounds=2
     )
     losses = torch.stack(history.losses).numpy(force=True)
     assert history.stopped == [0, 2] and losses.shape == (11, 3)
@@ -382,14 +390,14 @@ def test_one_world_that_diverges_takes_only_its_own_difference_away() -> None:
 
 def test_a_centre_that_diverges_counts_as_diverged_though_the_worlds_about_it_do_not() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: (rows - 0.5).abs().max(dim=1).values < 0.1)
-    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1,), settling=1))
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1,), settling_rounds=1))
     sides, centre = (problem.at_round(number).point_at(np.array([0.5, 0.5])) for number in (0, 1))
     assert np.isfinite(sides.loss) and np.isinf(centre.loss)
 
 
 def test_a_diverged_point_replaces_no_other_one_however_wide_its_differences() -> None:
     film = LinearFilm(np.eye(2), np.array([1.0, 1.2]), bad=lambda rows: rows[:, 0] < 0)
-    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), reach=3.0))
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.05), trust_radius=3.0))
     point = problem.point_at(np.array([1.0, 0.2]))
     (loss,), before = evaluated(problem.at_round(1), point, [-1.8, 0.0])
     assert np.isinf(loss) and not Acceptance().accepts(before, loss)
@@ -415,7 +423,7 @@ def test_the_penalty_is_that_of_the_numbers_where_neighbours_have_other_bounds()
 def test_only_losses_of_equal_widths_and_horizons_are_compared() -> None:
     """Round 1 is like round 0, the differences of round 2 are narrower, and settling rounds take every finite candidate."""
     film = LinearFilm(np.eye(2), np.array([2.8, 1.2]))
-    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling=1))
+    problem = WideProblem(None, film, sequence(2, 1), WideSteps(widths=(0.1, 0.1, 0.05, 0.05), settling_rounds=1))
     point = problem.point_at(np.array([0.5, 0.5]))
     compared = {number: evaluated(problem.at_round(number), point, [0.1, 0.0])[1] for number in (1, 2, 4)}
     assert compared[1] == point.loss and np.isnan([compared[2], compared[4]]).all()
@@ -452,9 +460,9 @@ def test_the_horizon_grows_to_the_whole_film() -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"settling": 3}, "settling is 3: give at most as many rounds as there are widths"),
-        ({"whiten": True}, "whiten and narrow are for the settling rounds: give settling of at least 1"),
-        ({"narrow": 1.0}, "whiten and narrow are for the settling rounds"),
+        ({"settling_rounds": 3}, "settling_rounds is 3: give at most as many rounds as there are widths"),
+        ({"whiten": True}, "whiten and settling_residual_ratio are for the settling rounds: give settling_rounds of at least 1"),
+        ({"settling_residual_ratio": 1.0}, "whiten and settling_residual_ratio are for the settling rounds"),
     ],
 )
 def test_wrong_settings_are_refused(wrong: dict[str, object], sentence: str) -> None:

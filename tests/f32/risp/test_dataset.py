@@ -109,8 +109,8 @@ def test_shared_appearances(made):
 
 def test_pictures_end_at_white(made):
     scene, task, _folder = made
-    spreads = {"light.key.intensity": Factor(4.0, 8.0, tied=True)}
-    bright = replace(task, domains=Domains.default(scene, RenderingParameters(scene, spreads)))
+    distributions = {"light.key.intensity": Factor(4.0, 8.0, tied=True)}
+    bright = replace(task, domains=Domains.default(scene, RenderingParameters(scene, distributions)))
     batch = RendererSource(scene, bright, SETTINGS).batch([0, 1, 2])
     white = batch.images[:, None] == 1.0
     assert batch.images.max() == 1.0 and white.any() and (batch.jacobian[white] == 0).all() and (batch.jacobian != 0).any()
@@ -252,8 +252,8 @@ def test_other_scene_psi_head_and_size(made):
     fewer = RenderingParameters(scene, {"light.key.intensity": Factor(0.6, 1.6, tied=True)})
     with pytest.raises(Exception, match=r"has light.key.direction\[azimuth\] as entry 0 where the scene's has light.key.inten"):
         ShardSource(folder, scene, replace(task, domains=Domains.default(scene, fewer)))
-    spreads = task.domains.training.parameters.spreads | {"light.key.intensity": Factor(0.5, 1.6, tied=True)}
-    narrower = replace(task, domains=Domains.default(scene, RenderingParameters(scene, spreads)))
+    distributions = task.domains.training.parameters.distributions | {"light.key.intensity": Factor(0.5, 1.6, tied=True)}
+    narrower = replace(task, domains=Domains.default(scene, RenderingParameters(scene, distributions)))
     with pytest.raises(Exception, match="psi of .* is another one .parameters.light.key.intensity.low is 0.6 there and 0.5 here"):
         ShardSource(folder, scene, narrower)
     with pytest.raises(Exception, match="the state head of .* is another one .yaw"):

@@ -91,7 +91,7 @@ def test_no_training_with_the_same_seed_has_these_states_or_appearances(small, c
     assert (trained[:, None] - small.outputs[None, :4]).abs().sum(dim=-1).min() > 1e-2
     calls = renders(monkeypatch, scene)
     make_test_set(scene, task, settings(states=1), progress=False)
-    (light,) = (name for name in task.domains.training.parameters.spreads if name.endswith(".direction"))
+    (light,) = (name for name in task.domains.training.parameters.distributions if name.endswith(".direction"))
     shown = torch.stack([values[light].flatten() for _, values in calls])
     psi = torch.stack([torch.from_numpy(training.appearance(k, task.domains.training.parameters.size)) for k in range(50)])
     drawn = task.domains.training.parameters.values(psi)[light]

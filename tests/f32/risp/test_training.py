@@ -178,7 +178,7 @@ def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictu
     """The same run in a few plain lines, on the batches that the source was asked for."""
     columns = FEW if "regulariser" in changes else 8
     source = Memory(pictures, columns=columns)
-    changes = changes | {"surroundings": False, "exposures": False}
+    changes = changes | {"background_augmentation": False, "exposure_augmentation": False}
     folder = run(source=source, **changes)
     wanted = settings(**changes)
     torch.manual_seed(wanted.seed)
@@ -220,7 +220,7 @@ def test_every_epoch_takes_every_picture_once_in_its_own_order(run: Run, picture
 def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
     run: Run, pictures: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """dI/dpsi is of the picture as it was rendered, so moves along it come first; each step of each epoch draws anew."""
+    """dI/dpsi is of the picture as it was rendered, so appearance jitter comes first; each step of each epoch samples again."""
     calls: list[tuple[str, tuple[int, ...]]] = []
 
     def note(owner: object, attribute: str, name: str) -> None:
@@ -235,7 +235,7 @@ def test_pictures_are_moved_before_patterns_and_exposures_and_never_alike(
     note(AppearanceJitter, "__call__", "moved")
     note(BackgroundAugmentation, "__call__", "patterned")
     note(importlib.import_module("risp_torch.risp.training.train"), "vary_exposure", "exposed")
-    run(moves=0.5, surroundings=True, exposures=True)
+    run(appearance_jitter=0.5, background_augmentation=True, exposure_augmentation=True)
     assert [name for name, _ in calls] == ["moved", "patterned", "exposed"] * (2 * STEPS)
     seeds = [seed for name, seed in calls if name == "exposed"]
     assert seeds == [(4, epoch, step, 0) for epoch in range(2) for step in range(STEPS)]
@@ -262,7 +262,7 @@ def test_warm_up_and_cosine_at_their_ends(cube: tuple[Scene, RispTask]) -> None:
 @pytest.mark.parametrize("changes", [{"regulariser": "none", "gamma": 0.0}, {"gamma": 0.0}], ids=["none", "zero"])
 def test_without_gradient_loss_no_derivative_is_read(changes: dict, run: Run, pictures: Batch) -> None:
     source = Memory(pictures)
-    rows = table(run(source=source, epochs=1, surroundings=False, **changes))
+    rows = table(run(source=source, epochs=1, background_augmentation=False, **changes))
     assert source.asked and not any(jacobian for _, jacobian in source.asked)
     assert rows[0]["penalty"] == 0 and rows[0]["loss"] == pytest.approx(9 * rows[0]["error"], rel=1e-6)
 
@@ -295,7 +295,8 @@ def test_waiting_for_data_is_in_the_table(run: Run, pictures: Batch) -> None:
 
 
 def test_bf16_begins_like_f32(run: Run) -> None:
-    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW, "surroundings": False, "exposures": False}
+    augmentation = {"background_augmentation": False, "exposure_augmentation": False}
+    changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW} | augmentation
     half, single = (table(run(precision, precision=precision, **changes))[0] for precision in ("bf16", "f32"))
     assert half["error"] != single["error"]
     for name, within in (("error", 0.01), ("loss", 0.02), ("penalty", 0.15)):
@@ -450,8 +451,9 @@ def test_a_run_goes_on_with_its_own_settings_only(run: Run, monkeypatch: pytest.
 def test_two_ranks_train_the_network_of_one(
     regulariser: str, columns: int, start_elsewhere: Start, run: Run, pictures: Batch, tmp_path: Path
 ) -> None:
-    # What surroundings and exposures draw is every rank's own.
-    changes = {"regulariser": regulariser, "learning_rate": SLOW, "surroundings": False, "exposures": False}
+    # Each rank samples its own augmentation.
+    augmentation = {"background_augmentation": False, "exposure_augmentation": False}
+    changes = {"regulariser": regulariser, "learning_rate": SLOW} | augmentation
     one, other = (run(str(gamma), Memory(pictures, columns=columns), gamma=gamma, **changes) for gamma in (0.05, 0.06))
     two = tmp_path / "two"
     with socket.socket() as free:

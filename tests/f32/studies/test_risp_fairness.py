@@ -343,14 +343,14 @@ def test_every_method_has_its_own_network_and_search(monkeypatch: pytest.MonkeyP
 
 
 def test_networks_differ_in_the_gradients_alone(tmp_path: Path) -> None:
-    """Both trainings have the same pictures, weights, epochs and augmentation, but for the derivatives' loss and moves."""
+    """Both trainings have the same pictures, weights, epochs and augmentation, but for gradient loss and appearance jitter."""
     plan = asked(tmp_path, scenes=("cube",))
     _, task = perform._scene_and_task(plan, "cube")
     full, without = (perform.training_settings(plan, task, variant) for variant in ("full", "no-grad"))
     differing = {field.name for field in fields(full) if getattr(full, field.name) != getattr(without, field.name)}
-    assert differing == {"regulariser", "gamma", "moves"}
-    assert (without.regulariser, without.gamma, without.moves) == ("none", 0.0, 0.0)
-    assert full.regulariser != "none" and full.gamma > 0 and full.moves > 0
+    assert differing == {"regulariser", "gamma", "appearance_jitter"}
+    assert (without.regulariser, without.gamma, without.appearance_jitter) == ("none", 0.0, 0.0)
+    assert full.regulariser != "none" and full.gamma > 0 and full.appearance_jitter > 0
 
 
 @pytest.mark.parametrize("method", NETWORKS)

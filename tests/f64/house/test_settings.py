@@ -141,7 +141,9 @@ def test_sentences(make: Callable[[], object], words: str) -> None:
 
 
 def _task(**given: Any) -> ControlTask:
-    return ControlTask(drives="a", policy=lambda *_: None, goal=lambda *_: None, size=1.0, measure="center", **given)
+    return ControlTask(
+        controlled_parameter="a", policy=lambda *_: None, goal=lambda *_: None, size=1.0, measure="center", **given
+    )
 
 
 def _scene() -> Scene:

@@ -38,9 +38,10 @@ def held(kind: str, count: int = 400) -> tuple[float, float]:
             errors = 0.2 * errors + random.normal(size=(FRAMES, 1))
         at, error = linear(random, errors)
         sd = float(error_bars(at, ONE, floor=1e-12).sd[0])
-        spread = CovarianceEstimate.of(at, 1e-12)
+        covariances = CovarianceEstimate.of(at, 1e-12)
         inside.append(abs(error) <= 1.96 * sd)
-        ratios.append(sd / (100.0 * np.sqrt(max(spread.plain[0, 0], spread.robust[0, 0, 0]))))
+        variance = max(covariances.iid_covariance[0, 0], covariances.sandwich_covariances[0, 0, 0])
+        ratios.append(sd / (100.0 * np.sqrt(variance)))
     return float(np.mean(inside)), float(np.median(ratios))
 
 

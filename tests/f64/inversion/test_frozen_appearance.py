@@ -17,7 +17,7 @@ from tests.reference.flying_box import flying_box
 TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
 BOUNDS = {"box.velocity": (-2.0, 2.0), "box.angular_velocity": (-10.0, 10.0)}
 LOOKS = {
-    "default": {}, "plain": {"robust": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
+    "default": {}, "plain": {"robust_scale": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
     "exposure": {"light": "sh1", "exposure": True}, "shadow": {"shadow": True}, "texel": {"colors": "texel", "texels": 2},
     "smooth": {"plate": "smooth"}, "camera": {"edges": "camera"},
 }  # fmt: skip
@@ -66,7 +66,7 @@ def test_near_a_motion_the_observations_are_those_of_the_solved_look():
     """At the motion itself nothing changes; and a look that is not held has other frames."""
     scene, comparison, unknowns, truth = case({}, 0.02)
     z = unknowns.scaled(truth)[None]
-    nearby = comparison.frozen_at(scene, unknowns.from_scaled(torch.as_tensor(z)))
-    there, here = (predict(scene, each, unknowns, z)[0] for each in (nearby, comparison))
-    assert nearby.loss is not comparison.loss
+    frozen = comparison.frozen_at(scene, unknowns.from_scaled(torch.as_tensor(z)))
+    there, here = (predict(scene, each, unknowns, z)[0] for each in (frozen, comparison))
+    assert frozen.loss is not comparison.loss
     torch.testing.assert_close(there, here, atol=1e-6, rtol=0)

@@ -155,5 +155,5 @@ def test_a_stated_noise_is_the_least_one(tmp_path: Path) -> None:
     losses = (ImageTracksLoss(tracks_of(scene, tmp_path, shift=shift), noise=0.2) for shift in (0.0, 2.0))
     exact, noisy = (linearise(scene, Comparison.of(scene, loss, None), unknowns, point) for loss in losses)
     normal = exact.normal_equations[0]
-    np.testing.assert_allclose(CovarianceEstimate.of(exact).plain, 0.2**2 / normal, rtol=1e-6)
-    assert CovarianceEstimate.of(noisy).plain[0, 0] > 10 * CovarianceEstimate.of(exact).plain[0, 0]
+    np.testing.assert_allclose(CovarianceEstimate.of(exact).iid_covariance, 0.2**2 / normal, rtol=1e-6)
+    assert CovarianceEstimate.of(noisy).iid_covariance[0, 0] > 10 * CovarianceEstimate.of(exact).iid_covariance[0, 0]

@@ -33,8 +33,9 @@ def scenes_of(look):
 @pytest.mark.parametrize(
     "look",
     [
-        {}, {"robust": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"}, {"light": "sh1", "exposure": True},
-        {"shadow": True}, {"colors": "texel", "texels": 3}, {"plate": "smooth", "robust": 0.3},
+        {}, {"robust_scale": float("inf"), "colors": "face"}, {"light": "none", "colors": "body"},
+        {"light": "sh1", "exposure": True},
+        {"shadow": True}, {"colors": "texel", "texels": 3}, {"plate": "smooth", "robust_scale": 0.3},
         {"edges": "camera"},
     ],
     ids=["default", "plain", "body", "exposure", "shadow", "texel", "smooth", "camera"],

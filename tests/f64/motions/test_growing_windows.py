@@ -29,7 +29,7 @@ from ti_sim import UserError
 DT, NOISE = 0.01, 1e-3
 TRUTH = {"upper.damping": 0.01, "lower.damping": 0.004, "lower.dry_friction": 0.09, "lower.mass": 0.5}
 SETTINGS = MotionFitSettings(
-    noise=JointNoise(coordinate=NOISE, start_coordinate=2e-3, start_rate=0.3), robust=float("inf"), first_guesses=1
+    noise=JointNoise(coordinate=NOISE, start_coordinate=2e-3, start_rate=0.3), robust_scale=float("inf"), first_guesses=1
 )
 PLAIN = replace(SETTINGS, shortest_window=None)
 

@@ -27,7 +27,7 @@ DT, FRAMES, NOISE = 0.01, 40, 1e-3
 ZEROS = ("zero1", "zero2")
 TRUTH = {"upper.damping": 0.03, "lower.mass": 0.5, "lower.dry_friction": 0.06, "zero1": 0.02, "zero2": -0.03}
 SETTINGS = MotionFitSettings(
-    noise=JointNoise(coordinate=NOISE, start_coordinate=5e-3, start_rate=0.3), robust=float("inf"), iterations=25,
+    noise=JointNoise(coordinate=NOISE, start_coordinate=5e-3, start_rate=0.3), robust_scale=float("inf"), iterations=25,
     first_guesses=1, shortest_window=None,
 )  # fmt: skip
 MOTORS = JointNoise(coordinate=NOISE, start_coordinate=5e-3, start_rate=0.3, action=(1.0, 0.3))

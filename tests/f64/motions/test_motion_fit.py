@@ -27,7 +27,7 @@ from ti_sim import UserError
 NOISE = 1e-4
 SETTINGS = MotionFitSettings(
     noise=PoseNoise(coordinate=NOISE, start_position=5e-4, start_rotation=5e-3, start_velocity=0.05, start_spin=0.5),
-    robust=5.0,
+    robust_scale=5.0,
     iterations=25,
     first_guesses=1,
     shortest_window=None,
@@ -115,7 +115,7 @@ def test_noise_of_a_window_weighs_its_frames() -> None:
     ramp = np.clip(np.arange(40) - 16, 0, None)[:, None, None] * np.array([0, 0, 3e-4, 0, 0, 0, 0])
     parts = [Window(replace(one, body_q=one.body_q + ramp), 1, 30) for one in recordings]
     noisy = [replace(part, noise=np.where(np.arange(30) < 15, NOISE, 1.0)) for part in parts]
-    least_squares = replace(SETTINGS, robust=float("inf"))
+    least_squares = replace(SETTINGS, robust_scale=float("inf"))
     plain, weighed = (fit_motions(at_truth(), some, ["gravity"], least_squares, scale="poses.scale") for some in (parts, noisy))
     assert abs(weighed.values["gravity"] - 9.6) < 4 * weighed.sd["gravity"] < 0.2
     assert abs(plain.values["gravity"] - 9.6) > 2 * abs(weighed.values["gravity"] - 9.6)
@@ -183,7 +183,7 @@ def test_robust_weights_are_the_slope_of_the_cost() -> None:
     assert (at.weights < 0.9).any()
     np.testing.assert_allclose(slope, -2 * gradient, rtol=1e-5)  # third derivatives: 6e-7, a hundred times that with ten steps
     square = (at.residual[0, :, 0] ** 2).mean(axis=-1)
-    np.testing.assert_allclose(at.weights[0, :, 0], (1 + square / SETTINGS.robust**2) ** -2.0, rtol=1e-12)
+    np.testing.assert_allclose(at.weights[0, :, 0], (1 + square / SETTINGS.robust_scale**2) ** -2.0, rtol=1e-12)
 
 
 def search_of(parts: list[Window], start_step: float = SETTINGS.start_step, **options: object) -> MotionSearch:

@@ -161,7 +161,7 @@ def test_default_of_everything_changes_the_picture_with_every_entry(scene: Scene
     assert {"ball.vertex_colors", "box.color", "box.specular", "box.shininess", "camera.position", "camera.turn", "camera.focal",
             "ground.second_color", "background.top", "light.environment.coefficients"} <= families  # fmt: skip
     assert not families & {"softness.sigma", "ground.cell", "box.texture", "light.lamp.position", "camera.distortion"}
-    assert not {name for name in default_psi(scene).spreads if name.startswith("camera")}
+    assert not {name for name in default_psi(scene).distributions if name.startswith("camera")}
     psi = parameters.sample(1, seed=2)[0]
     _, columns = image_jacobian(scene, poses[0, 1], psi, parameters)
     unseen = [label for label, column in zip(parameters.labels, columns, strict=True) if column.abs().max() < 1e-6]
@@ -183,7 +183,7 @@ def test_numbers_of_other_lights_do_not_vary_but_for_their_brightness(scene: Sce
     with pytest.raises(NotImplementedError, match="'spot'"):
         default_psi(scene)
     monkeypatch.setattr(default, "ARRAYS", (*ARRAYS, "spot"))
-    assert default_psi(scene).spreads == {"light.lamp.intensity": Factor(*default.BRIGHTNESS, tied=True)}
+    assert default_psi(scene).distributions == {"light.lamp.intensity": Factor(*default.BRIGHTNESS, tied=True)}
 
 
 # -- derivatives ----------------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("spreads", "message"),
+    ("distributions", "message"),
     [
         ({}, "there are no rendering parameters"),
         ({"light.kee.intensity": Range(0, 1)}, "unknown rendering parameter 'light.kee.intensity': .*'light.key.intensity'"),
@@ -321,9 +321,9 @@ def test_one_pass_for_all_columns(scene: Scene, poses: torch.Tensor, monkeypatch
         ({"light.key.direction": Direction((1, 0), (0, 1))}, "the azimuth of light.key.direction ranges from 1 to 0"),
     ],
 )
-def test_bad_ranges(scene: Scene, spreads: dict[str, object], message: str) -> None:
+def test_bad_ranges(scene: Scene, distributions: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        RenderingParameters(scene, spreads)
+        RenderingParameters(scene, distributions)
 
 
 def test_an_unknown_scale() -> None:
@@ -396,7 +396,7 @@ def test_bad_sheets(tmp_path: Path) -> None:
 def test_default_works_in_a_scene_of_the_command_line() -> None:
     scene = make_scene()
     parameters = default_psi(scene)
-    assert "block.face_colors" in parameters.spreads and bridge.bridge_dtype() == torch.float64
+    assert "block.face_colors" in parameters.distributions and bridge.bridge_dtype() == torch.float64
     values = parameters.values(parameters.sample(20))
     for name, value in values.items():
         scene.table.values({name: value})

@@ -223,7 +223,7 @@ def test_bodies_and_deformable_bodies_move_side_by_side() -> None:
     )  # fmt: skip
     torch.testing.assert_close(again.placement[:, 1], states.placement[:, 2])
     psi = default_psi(scene)
-    assert any(name.startswith("block.") for name in psi.spreads)
+    assert any(name.startswith("block.") for name in psi.distributions)
     image, columns = image_jacobian(scene, states.placement[0, -1], torch.zeros(psi.size), psi)
     assert image.shape == (24, 24, 3) and columns.shape == (psi.size, 24, 24, 3)
     assert float(columns.abs().amax(dim=(1, 2, 3)).min()) > 0.0

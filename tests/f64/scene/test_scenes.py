@@ -393,7 +393,8 @@ def test_every_scene_runs_and_renders(name: str) -> None:
     least = 0.001 if name == "cloth_control" else 0.01  # a cloth that starts edge-on covers its projected area, and no more
     most = 1.0 if name == "smoke" else 0.9
     assert least < pictures[..., 3].mean() < most and pictures[..., :3].std() > 0.02  # something is in the picture
-    assert scene.unknowns or load_control(name, scene).drives in scene.parameters  # to be read from a film, or to be driven
+    # A parameter is estimated from a film, or controlled.
+    assert scene.unknowns or load_control(name, scene).controlled_parameter in scene.parameters
 
 
 def test_all_scenes_are_listed() -> None:

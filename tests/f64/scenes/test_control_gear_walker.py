@@ -108,7 +108,7 @@ def test_gradients_of_policies(module: object, objective: str) -> None:
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
         outputs = functional_call(policy, {"weight": start + torch.einsum("k,kes->es", given["along"], ways)}, ())
-        states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=11))
+        states = scene.rollout({task.controlled_parameter: outputs}, worlds=1, adjoint=Checkpoint(every=11))
         return 1e3 * aim.loss(ControlledRollout(states, outputs), objective)
 
     report = check_torch(loss, {"along": np.zeros(2)}, step=1e-5, rtol=1e-5, min_observable=2)

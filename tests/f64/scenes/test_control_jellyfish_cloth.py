@@ -91,7 +91,7 @@ def test_gradients_of_policies(module: object, objective: str) -> None:
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
         outputs = functional_call(policy, given, ())
-        states = scene.rollout({task.drives: outputs}, worlds=1, adjoint=Checkpoint(every=11))
+        states = scene.rollout({task.controlled_parameter: outputs}, worlds=1, adjoint=Checkpoint(every=11))
         return 1e4 * aim.loss(ControlledRollout(states, outputs), objective)
 
     report = check_torch(loss, weights, step=1e-4, rtol=1e-4, max_entries=4, floor=1e-6)

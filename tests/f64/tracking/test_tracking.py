@@ -90,7 +90,7 @@ def test_gradients_are_those_of_the_cost() -> None:
     """At the solved colours the cost changes as the gradient says (envelope theorem); the outliers' weight is held at 1."""
     scene = scene_of()
     pictures = scene.render(scene.rollout(), camera="front")[0].cpu().numpy()
-    settings = TrackSettings(robust=1e3)
+    settings = TrackSettings(robust_scale=1e3)
     outlines = CoverageRenderer(scene, "front", samples=4)
     rng = np.random.default_rng(0)
     view = FilmedView(outlines, pictures, np.asarray(pictures).mean(axis=0), settings)
@@ -110,7 +110,7 @@ def test_a_residual_counts_for_a_quarter_at_the_robust_one() -> None:
     scene = scene_of()
     pictures = scene.render(scene.rollout(frames=1), camera="front")[0].cpu().numpy()
     settings, outlines = (
-        TrackSettings(robust=0.05, smoothness=0.7, temporal_smoothness=0.2),
+        TrackSettings(robust_scale=0.05, smoothness=0.7, temporal_smoothness=0.2),
         CoverageRenderer(scene, "front", samples=4),
     )
     view = FilmedView(outlines, pictures, np.full(pictures[0].shape, 0.3), settings)

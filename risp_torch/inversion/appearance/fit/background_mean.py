@@ -20,12 +20,12 @@ def still_plate(film: np.ndarray, weight: np.ndarray, settings: LookSettings) ->
         settings: scale of the outliers.
     """
     plate = np.median(film, axis=0)
-    if not np.isfinite(settings.robust):
+    if not np.isfinite(settings.robust_scale):
         return _mean(film, weight)
     for _ in range(ROUNDS):
         residual = film - plate
         square = np.einsum("npc,npc->np", residual, residual)
-        plate = _mean(film, weight * robust_factor(square, settings.robust) ** 2)
+        plate = _mean(film, weight * robust_factor(square, settings.robust_scale) ** 2)
     return plate
 
 

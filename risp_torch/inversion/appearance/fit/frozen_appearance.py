@@ -62,7 +62,7 @@ class FrozenAppearance:
         """
         if not follows:
             return FrozenAppearance(settings, look, plate, np.zeros(left.shape[:2]), None)
-        factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust) ** 2
+        factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust_scale) ** 2
         fit = Fit.holding(system, settings, look, system.weight * factor[:, system.active])
         return FrozenAppearance(settings, look, plate, factor, LookEquations(fit).inverse(DAMPING.least))
 

@@ -80,7 +80,7 @@ class Fit:
         residual = _residual(system, look, bodies)
         square = np.einsum("npc,npc->np", residual, residual)
         penalty = _penalty(system, settings, look)
-        objective = float((system.weight * robust_factor(square, settings.robust) * square).sum()) + penalty
+        objective = float((system.weight * robust_factor(square, settings.robust_scale) * square).sum()) + penalty
         return Fit(system, settings, replace(look, objective=objective, penalty=penalty), residual)
 
     @property
@@ -103,7 +103,7 @@ def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
 
 def step_weight(system: AppearanceSystem, settings: LookSettings, residual: np.ndarray) -> np.ndarray:
     """[n, P] weights of the pixels in a step: those given, times the robust ones of residuals [n, P, 3]."""
-    return system.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust) ** 2
+    return system.weight * robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust_scale) ** 2
 
 
 def _residual(system: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.ndarray:

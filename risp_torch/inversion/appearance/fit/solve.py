@@ -54,9 +54,9 @@ def solve_look(
     """
     if first_look is None:
         first_look, inverse = Look.grey(system), None
-        if np.isfinite(settings.robust):  # far from the film all pixels are outliers: begin with the plain sum of squares
-            for scale in (np.inf, *(times * settings.robust for times in WIDER)):
-                coarse = replace(settings, robust=scale, tolerance=ROUGH_TOLERANCE)
+        if np.isfinite(settings.robust_scale):  # far from the film all pixels are outliers: begin with the plain sum of squares
+            for scale in (np.inf, *(times * settings.robust_scale for times in WIDER)):
+                coarse = replace(settings, robust_scale=scale, tolerance=ROUGH_TOLERANCE)
                 first_look, _ = _solved(system, coarse, first_look, None)
     return _solved(system, settings, first_look, inverse)
 

@@ -26,7 +26,7 @@ HORIZONS = (0.1, 0.2, 0.5, 1.0, 1.5, 2.0)  # s
 SUBSTEPS = 4
 UNKNOWN = (*MASSES, *FRICTION)
 SETTINGS = MotionFitSettings(
-    noise=JointNoise(coordinate=5e-3, start_coordinate=1e-3, start_rate=0.2), robust=float("inf"), iterations=40
+    noise=JointNoise(coordinate=5e-3, start_coordinate=1e-3, start_rate=0.2), robust_scale=float("inf"), iterations=40
 )
 
 

@@ -39,7 +39,7 @@ SETTINGS = MotionFitSettings(
     noise=JointNoise(
         coordinate=(NOISE, NOTHING, NOISE, NOTHING), start_coordinate=(NOISE, DEFLECTION, NOISE, DEFLECTION), start_rate=0.5
     ),
-    robust=5.0,
+    robust_scale=5.0,
     iterations=30,
     first_guesses=1,
     shortest_window=None,

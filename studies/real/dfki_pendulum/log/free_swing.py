@@ -30,7 +30,9 @@ LINKS = ("upper", "lower")
 ZEROS = ("zero1", "zero2")  # friction holds a pendulum at rest off the vertical, where encoders show zero
 SUBSTEPS = 32
 SETTINGS = MotionFitSettings(
-    noise=JointNoise(coordinate=(0.01, 0.02), start_coordinate=(0.02, 0.04), start_rate=0.5), robust=float("inf"), iterations=40
+    noise=JointNoise(coordinate=(0.01, 0.02), start_coordinate=(0.02, 0.04), start_rate=0.5),
+    robust_scale=float("inf"),
+    iterations=40,
 )
 # Without torques a motion tells masses and inertias up to a common factor alone: the second mass is given.
 UNKNOWN = (*(name for name in MASSES if name != "lower.mass"), *FRICTION, *ZEROS)

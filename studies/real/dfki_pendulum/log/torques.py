@@ -34,7 +34,7 @@ def estimated(
     scene = load_scene("real/double_pendulum", frames=FRAMES, substeps=SUBSTEPS, rate=1 / dt, model=MODEL)
     recording = JointRecording("angles", ("upper", "lower"), angles, dt)
     action_windows = [Window(recording, k, FRAMES) for k in range(first, last - FRAMES + 2, STRIDE)]
-    settings = MotionFitSettings(noise=noise, robust=float("inf"), iterations=15, tolerance=1e-3, start_step=0.05)
+    settings = MotionFitSettings(noise=noise, robust_scale=float("inf"), iterations=15, tolerance=1e-3, start_step=0.05)
     estimate = estimate_actions(scene, action_windows, settings)
     middle = np.arange((FRAMES - 1 - STRIDE) // 2, (FRAMES - 1 - STRIDE) // 2 + STRIDE)
     places = np.array([window.first + middle for window in action_windows]).ravel()
