@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.machine import describe, load
+from benchmarks.machine import describe, load_text
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import start
 
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         benchmark = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
         sections.append(_printed(f"## {benchmark.TITLE}\n"))
         sections += [_printed(table.markdown()) for table in benchmark.tables(quick=options.quick)]
-    sections.append(_printed(f"Load after the end: {load()}. {LOAD_REMARK}"))
+    sections.append(_printed(f"Load after the end: {load_text()}. {LOAD_REMARK}"))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text("\n".join(sections).rstrip() + "\n", encoding="utf-8")

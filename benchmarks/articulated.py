@@ -10,9 +10,9 @@ import torch
 
 from benchmarks import peaks
 from benchmarks.articulated_flops import adjoint_flops, step_flops
-from benchmarks.other_simulators import Measurement, links_description, max_difference, newton_table, run_mujoco, run_newton
-from benchmarks.rollouts import BOUND_HEADER, KINDS, MEGA, Case, add_bound, scaling_table, time_rollouts
-from benchmarks.table import Table, number, times
+from benchmarks.other_simulators import Measurement, largest_difference, links_description, newton_table, run_mujoco, run_newton
+from benchmarks.rollouts import PASS_LABELS, ROOFLINE_HEADER, TO_MILLIONS, Case, add_roofline_row, scaling_table, time_rollouts
+from benchmarks.table import Table, format_number, format_ratio
 from risp_torch import load_scene
 from risp_torch.scene.simulation.articulated import articulated_inputs
 from ti_sim.articulated.model import ArticulatedInputs
@@ -21,15 +21,15 @@ from ti_sim.base.runtime import require
 
 TITLE = "Articulated bodies"
 
-PENDULUM_TARGET, HAND_TARGET, HAND_BACKWARD_TARGET = 3e6, 2e5, 8e4  # steps/s; the first two forward
-BATCH_TARGET = 1.8  # 64 hands over one, on two cores
-NEWTON_TARGET = 10.0  # times as fast
+PENDULUM_FORWARD_TARGET, HAND_FORWARD_TARGET, HAND_BACKWARD_TARGET = 3e6, 2e5, 8e4  # steps/s; the first two forward
+BATCH_SPEEDUP_TARGET = 1.8  # 64 hands over one, on two cores
+NEWTON_SPEEDUP_TARGET = 10.0  # times as fast
 
 # Frames of a rollout by scene: about a tenth of a second forward each. Those of the double pendulum are fewer, whose adjoint
 # grows with time.
 FRAMES = {"pendulum": 4000, "double_pendulum": 600, "hand": 800}
-_PER_FRAME = ("action", "servo_target", "link_wrench")
-COMPARED_FRAMES = 10  # frames that other simulators run
+_ARRAYS_PER_FRAME = ("action", "servo_target", "link_wrench")
+COMPARED_FRAME_COUNT = 10  # frames that other simulators run
 
 
 def tables(*, quick: bool) -> Iterator[Table]:
@@ -43,7 +43,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
     batch, batch_rates = batch_table(quick=quick)
     yield batch
     yield from comparison_tables(quick=quick)
-    yield bound_table(rates, batch_rates, quick=quick)
+    yield roofline_table(rates, batch_rates, quick=quick)
 
 
 def make_case(name: str, *, frames: int, worlds: int = 1, integrator: str = "semi_implicit") -> Case:
@@ -65,7 +65,7 @@ def make_case(name: str, *, frames: int, worlds: int = 1, integrator: str = "sem
 def _repeat_worlds(one_world: ArticulatedInputs, worlds: int, frames: int) -> ArticulatedInputs:
     """One world's inputs for several, over more frames."""
     rows = torch.arange(frames, device=one_world.action.device) % one_world.frame_count
-    extended = replace(one_world, **{name: getattr(one_world, name)[:, rows] for name in _PER_FRAME})
+    extended = replace(one_world, **{name: getattr(one_world, name)[:, rows] for name in _ARRAYS_PER_FRAME})
     return ArticulatedInputs(
         *(array.detach().repeat(worlds, *(1,) * (array.ndim - 1)).contiguous() for array in extended.arrays())
     )
@@ -92,15 +92,15 @@ def one_tree_table(*, quick: bool) -> tuple[Table, dict[str, dict[str, float]]]:
         forward = backward = ""
         if integrator == "semi_implicit":
             rates[name] = rate
-            forward_target = {"pendulum": PENDULUM_TARGET, "hand": HAND_TARGET}.get(name)
-            forward = times(rate["taped"] / forward_target) if forward_target else ""
-            backward = times(rate["backward"] / HAND_BACKWARD_TARGET) if name == "hand" else ""
+            forward_target = {"pendulum": PENDULUM_FORWARD_TARGET, "hand": HAND_FORWARD_TARGET}.get(name)
+            forward = format_ratio(rate["taped"] / forward_target) if forward_target else ""
+            backward = format_ratio(rate["backward"] / HAND_BACKWARD_TARGET) if name == "hand" else ""
         joints = sum(kind != "fixed" for kind in case.solver.model.joint_type)
-        cells = [number(rate[kind] * MEGA) for kind in ("taped", "no_gradient", "backward")]
+        cells = [format_number(rate[kind] * TO_MILLIONS) for kind in ("taped", "no_gradient", "backward")]
         result.add(name, joints, integrator, f"{case.steps:,}", *cells, forward, backward)
     result.remarks.append(
-        f"Targets, of the taped semi-implicit step: {PENDULUM_TARGET * MEGA:g} forward for the pendulum; "
-        f"{HAND_TARGET * MEGA:g} forward and {HAND_BACKWARD_TARGET * MEGA:g} backward for the hand."
+        f"Targets, of the taped semi-implicit step: {PENDULUM_FORWARD_TARGET * TO_MILLIONS:g} forward for the pendulum; "
+        f"{HAND_FORWARD_TARGET * TO_MILLIONS:g} forward and {HAND_BACKWARD_TARGET * TO_MILLIONS:g} backward for the hand."
     )
     return result, rates
 
@@ -111,8 +111,10 @@ def batch_table(*, quick: bool) -> tuple[Table, dict[str, float]]:
     cases = {f"{b:,}": make_case("hand", frames=frames, worlds=b) for b, frames in sizes}
     result, rates = scaling_table("Worlds with one hand each (M steps/s in total)", "worlds", cases, repeats=3 if quick else 9)
     result.remarks.append(
-        f"Target: {BATCH_TARGET:g} times one world's rate at 64 worlds on two cores. Independent multiply-adds on all cores at "
-        f"once reached {number(peaks.effective_cores(quick=quick), 2)} times one core's rate just after: less than the number of "
+        f"Target: {BATCH_SPEEDUP_TARGET:g} times one world's rate at 64 worlds on two cores. Independent multiply-adds on all "
+        f"cores at "
+        f"once reached {format_number(peaks.effective_cores(quick=quick), 2)} times one core's rate just after: less than the "
+        f"number of "
         "cores where other jobs had a part of them."
     )
     return result, rates
@@ -123,41 +125,42 @@ def comparison_tables(*, quick: bool) -> Iterator[Table]:
     repeats = 3 if quick else 9
     cases = {name: make_case(name, frames=max(1, frames // (10 if quick else 1))) for name, frames in FRAMES.items()}
     descriptions = {name: links_description(case) for name, case in cases.items()}
-    ours = {
+    our_seconds = {
         name: {kind: seconds / cases[name].steps for kind, seconds in kinds.items()}
         for name, kinds in time_rollouts(cases, repeats=repeats).items()
     }
     final_positions = {
-        name: case.solver.rollout(case.inputs, COMPARED_FRAMES).joint_q[0, -1].cpu().numpy() for name, case in cases.items()
+        name: case.solver.rollout(case.inputs, COMPARED_FRAME_COUNT).joint_q[0, -1].cpu().numpy() for name, case in cases.items()
     }
-    steps = {name: COMPARED_FRAMES * case.solver.settings.substeps for name, case in cases.items()}
-    mujoco = {name: run_mujoco(descriptions[name], compared=steps[name], repeats=repeats) for name in cases}
-    yield mujoco_table(ours, final_positions, mujoco)
+    steps = {name: COMPARED_FRAME_COUNT * case.solver.settings.substeps for name, case in cases.items()}
+    mujoco = {name: run_mujoco(descriptions[name], compared_step=steps[name], repeats=repeats) for name in cases}
+    yield mujoco_table(our_seconds, final_positions, mujoco)
     shortened = {
-        name: description | {"force": description["force"][:COMPARED_FRAMES], "steps": steps[name]}
+        name: description | {"force": description["force"][:COMPARED_FRAME_COUNT], "steps": steps[name]}
         for name, description in descriptions.items()
     }
     newton = run_newton(shortened, repeats=2 if quick else 5)
     differences = (
         ""
         if isinstance(newton, str)
-        else ", ".join(f"{max_difference(newton[name], final)} ({name})" for name, final in final_positions.items())
+        else ", ".join(f"{largest_difference(newton[name], final)} ({name})" for name, final in final_positions.items())
     )
     remark = (
-        f"Target: {NEWTON_TARGET:g} times as fast, forward and backward. The same links, springs, motors and semi-implicit step, "
-        f"fixed links merged, {COMPARED_FRAMES} frames; joint positions at their end differ by {differences} rad."
+        f"Target: {NEWTON_SPEEDUP_TARGET:g} times as fast, forward and backward. The same links, springs, motors and "
+        f"semi-implicit step, "
+        f"fixed links merged, {COMPARED_FRAME_COUNT} frames; joint positions at their end differ by {differences} rad."
     )
     title = "Against Newton's Featherstone solver on the CPU: one world, one thread (us a step)"
-    yield newton_table(title, "scene", ours, newton, remark)
+    yield newton_table(title, "scene", our_seconds, newton, remark)
 
 
 def mujoco_table(
-    ours: dict[str, dict[str, float]], final_positions: dict[str, np.ndarray], mujoco: dict[str, Measurement | None]
+    our_seconds: dict[str, dict[str, float]], final_positions: dict[str, np.ndarray], mujoco: dict[str, Measurement | None]
 ) -> Table:
     """Forward steps beside MuJoCo's.
 
     Args:
-        ours: seconds of a step by scene and kind.
+        our_seconds: seconds of a step by scene and kind.
         final_positions: [Q] joint positions after the frames that are compared, by scene.
         mujoco: the same of MuJoCo.
     """
@@ -166,30 +169,30 @@ def mujoco_table(
         ("scene", "here, no gradient (f32)", "MuJoCo (f64)", "times as fast", "difference of joint positions, rad"),
     )
     for name, other in mujoco.items():
-        our_seconds = ours[name]["no_gradient"]
+        seconds_here = our_seconds[name]["no_gradient"]
         if other is None:
-            result.add(name, number(our_seconds * 1e6), "not measured", "", "")
+            result.add(name, format_number(seconds_here * 1e6), "not measured", "", "")
         else:
             mujoco_seconds = other.seconds["no_gradient"]
             result.add(
                 name,
-                number(our_seconds * 1e6),
-                number(mujoco_seconds * 1e6),
-                times(mujoco_seconds / our_seconds),
-                max_difference(other, final_positions[name]),
+                format_number(seconds_here * 1e6),
+                format_number(mujoco_seconds * 1e6),
+                format_ratio(mujoco_seconds / seconds_here),
+                largest_difference(other, final_positions[name]),
             )
     versions = {other.version for other in mujoco.values() if other}
     result.remarks.append(
         f"{', '.join(versions)}: the same links, springs, motors and semi-implicit step in its own loop over steps "
         f"(`mujoco.rollout`), contact and implicit damping switched off, joint limits on. "
-        f"Difference: after {COMPARED_FRAMES} frames."
+        f"Difference: after {COMPARED_FRAME_COUNT} frames."
         if versions
         else "MuJoCo is not installed (package `mujoco`)."
     )
     return result
 
 
-def bound_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float], *, quick: bool) -> Table:
+def roofline_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float], *, quick: bool) -> Table:
     """Speed of the steps relative to the peaks of the machine.
 
     Args:
@@ -199,21 +202,23 @@ def bound_table(rates: dict[str, dict[str, float]], batch_rates: dict[str, float
     """
     peak = peaks.measure(quick=quick)
     cores = torch.get_num_threads() if require().device == "cpu" else 1
-    result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
+    result = Table("Bound: arithmetic and memory of a step", ROOFLINE_HEADER)
     counts = {}
     for name, kinds in rates.items():
         model = make_case(name, frames=1).solver.model
         state_bytes = 4 * (model.coordinate_count + 2 * model.velocity_count)
         counts[name] = {"taped": step_flops(model), "backward": adjoint_flops(model)}
         for kind, flops in counts[name].items():
-            add_bound(result, f"{name}: {KINDS[kind]}", kinds[kind], flops, state_bytes, peak, one_chain=True)
+            add_roofline_row(result, f"{name}: {PASS_LABELS[kind]}", kinds[kind], flops, state_bytes, peak, one_chain=True)
     for kind, flops in counts["hand"].items():
-        label = f"the largest batch of hands: {KINDS[kind]}"
-        add_bound(result, label, batch_rates[kind], flops, state_bytes, peak, cores=cores)
+        label = f"the largest batch of hands: {PASS_LABELS[kind]}"
+        add_roofline_row(result, label, batch_rates[kind], flops, state_bytes, peak, cores=cores)
     result.remarks.append(
-        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} cores count for "
-        f"the batch), {number(peak.dependent_seconds * 1e9)} ns for a multiply-add that waits for the one before, and "
-        f"{number(peak.copy_rate / 1e9)} GB/s copied (read plus written). Flops are counted from the code as written "
+        f"Measured in this run: {format_number(peak.flops_per_second / 1e9)} Gflop/s of scalar multiply-adds a core ({cores} "
+        f"cores count for "
+        f"the batch), {format_number(peak.multiply_add_latency * 1e9)} ns for a multiply-add that waits for the one before, and "
+        f"{format_number(peak.copy_bytes_per_second / 1e9)} GB/s copied (read plus written). Flops are counted from the code as "
+        f"written "
         "(`benchmarks/articulated_flops.py`), a square root, a division, a sine or a cosine as one. A step is a chain from the "
         "root to the leaves, back, and to the leaves again."
     )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from benchmarks.memory import numbers_of_child_process, peak_bytes, reset_peak, resident_bytes
-from benchmarks.table import Table, number, times
+from benchmarks.table import Table, format_number, format_ratio
 from risp_torch import Checkpoint, Scene, load_scene
 from risp_torch.control import ControlledRollout, ControlTask, GoalLoss, load_control
 from ti_sim.base.runtime import require
@@ -18,7 +18,7 @@ TITLE = "Control"
 
 TARGET = {"gear": 1.5, "walker": 0.5}  # s an iteration
 MEMORY_TARGET = 1.0  # GB above the idle process
-GIGA = 1e-9
+TO_BILLIONS = 1e-9
 PARTS = ("network", "forward", "render", "backward", "step")
 
 
@@ -57,8 +57,8 @@ def tables(*, quick: bool) -> Iterator[Table]:
         total = sum(seconds.values())
         table.add(
             case.scene, f"{steps:,}", f"{scene.frames * scene.stepping.controls:,}", "all" if task.checkpoint == 1 else
-            f"every {task.checkpoint}", *(number(seconds[part]) for part in PARTS), number(total),
-            times(TARGET[case.scene] / total), "" if memory is None else number(GIGA * memory[0]),
+            f"every {task.checkpoint}", *(format_number(seconds[part]) for part in PARTS), format_number(total),
+            format_ratio(TARGET[case.scene] / total), "" if memory is None else format_number(TO_BILLIONS * memory[0]),
         )  # fmt: skip
     table.remarks.append(
         "Network: sine waves, linear layer, tanh. Forward: the motion, with what its gradient needs. Render: the last frame, "

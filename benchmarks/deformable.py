@@ -11,9 +11,9 @@ import torch
 
 from benchmarks import peaks
 from benchmarks.fem_flops import step_flops
-from benchmarks.other_simulators import max_difference, newton_table, run_newton
-from benchmarks.rollouts import BOUND_HEADER, KINDS, Case, add_bound, time_rollouts
-from benchmarks.table import Table, number, times
+from benchmarks.other_simulators import largest_difference, newton_table, run_newton
+from benchmarks.rollouts import PASS_LABELS, ROOFLINE_HEADER, Case, add_roofline_row, time_rollouts
+from benchmarks.table import Table, format_number, format_ratio
 from ti_sim.base.runtime import require
 from ti_sim.deformable.bending import bending_edges, edge_stiffness
 from ti_sim.deformable.families import TABLES
@@ -27,7 +27,7 @@ from ti_sim.meshes.sheet import SheetMesh
 from ti_sim.meshes.solid import SolidMesh
 
 SUBSTEPS = 50
-COMPARED_FRAMES = 4  # frames of the comparison with Newton
+COMPARED_FRAME_COUNT = 4  # frames of the comparison with Newton
 GRAVITY = (0.0, 0.0, -9.81)  # m/s2
 
 CELL = 0.05  # m, side of the cells of solids
@@ -56,7 +56,8 @@ class Rates:
 
 def solid_case(
     mesh: SolidMesh, *, frames: int, worlds: int = 1, energy: str = "neo_hookean", young: float = YOUNG,
-    poisson: float = POISSON, damped: bool = True, both_ends: bool = False, dt: float = SOLID_DT, substeps: int = SUBSTEPS,
+    poisson: float = POISSON, damped: bool = True, fixed_at_both_ends: bool = False, dt: float = SOLID_DT,
+    substeps: int = SUBSTEPS,
     plan: str = "auto", integrator: str = "semi_implicit",
 ) -> Case:  # fmt: skip
     """A cantilever box, fixed at its end of least x (or at both ends), that oscillates under gravity.
@@ -68,11 +69,11 @@ def solid_case(
         energy: of all elements.
         young, poisson: of linear elasticity [Pa], [1].
         damped: whether the elements are damped.
-        both_ends: fix the end of largest x too.
+        fixed_at_both_ends: fix the end of largest x too.
         dt, substeps, plan, integrator: settings.
     """
     x = mesh.vertices[:, 0]
-    is_fixed = np.isclose(x, x.min()) | (both_ends & np.isclose(x, x.max()))
+    is_fixed = np.isclose(x, x.min()) | (fixed_at_both_ends & np.isclose(x, x.max()))
     model = DeformableModel(
         particle_rest=mesh.vertices, fixed=np.flatnonzero(is_fixed), solid_energy=(energy,) * len(mesh.indices),
         **{TABLES[mesh.kind]: mesh.indices},
@@ -170,7 +171,9 @@ def add_rates(result: Table, cells: Sequence[object], rate: Mapping[str, float],
     rate_cells = [f"{rate[kind]:,.0f}" for kind in ("taped", "no_gradient", "backward")]
     for other in others:
         rate_cells += (
-            ["", ""] if other is None else [times(rate["taped"] / other.forward), times(rate["backward"] / other.backward)]
+            ["", ""]
+            if other is None
+            else [format_ratio(rate["taped"] / other.forward), format_ratio(rate["backward"] / other.backward)]
         )
     result.add(*cells, *rate_cells)
 
@@ -215,12 +218,12 @@ def _bending_scale(model: DeformableModel) -> np.ndarray:
 
 
 def newton_comparison(
-    what: str, builders: Mapping[str, Callable[..., Case]], frames: Mapping[str, int], remark: str, *, quick: bool
+    case_header: str, builders: Mapping[str, Callable[..., Case]], frames: Mapping[str, int], remark: str, *, quick: bool
 ) -> Table:
     """Steps beside those of Newton's semi-implicit solver.
 
     Args:
-        what: header of the column of cases.
+        case_header: header of the column of cases.
         builders: makes a case from ``frames`` and ``damped``, by name.
         frames: of the rollouts that are timed here, by name.
         remark: differences of the physics.
@@ -228,28 +231,29 @@ def newton_comparison(
     """
     cases = {name: build(frames=frames[name]) for name, build in builders.items()}
     best_seconds = time_rollouts(cases, repeats=3 if quick else 9)
-    ours = {name: {kind: s / cases[name].steps for kind, s in kinds.items()} for name, kinds in best_seconds.items()}
-    undamped_cases = {name: build(frames=COMPARED_FRAMES, damped=False) for name, build in builders.items()}
+    our_seconds = {name: {kind: s / cases[name].steps for kind, s in kinds.items()} for name, kinds in best_seconds.items()}
+    undamped_cases = {name: build(frames=COMPARED_FRAME_COUNT, damped=False) for name, build in builders.items()}
     newton = run_newton({name: particles_description(case) for name, case in undamped_cases.items()}, repeats=2 if quick else 5)
     differences = []
     if not isinstance(newton, str):
         for name, case in undamped_cases.items():
-            final_positions = case.solver.rollout(case.inputs, COMPARED_FRAMES).particle_q[0, -1].cpu().numpy()
+            final_positions = case.solver.rollout(case.inputs, COMPARED_FRAME_COUNT).particle_q[0, -1].cpu().numpy()
             max_displacement = np.abs(final_positions - case.inputs.particle_q0[0].cpu().numpy()).max()
             differences.append(
-                f"{max_difference(newton[name], final_positions)} m where the farthest moved {max_displacement:.1g} m ({name})"
+                f"{largest_difference(newton[name], final_positions)} m where the farthest moved {max_displacement:.1g} m "
+                f"({name})"
             )
     remark_text = (
         f"Target: faster, forward and backward. The same mesh, masses and semi-implicit step. {remark} What is timed has all "
-        f"forces on both sides. Positions after {COMPARED_FRAMES * SUBSTEPS} steps without damping and air differ "
+        f"forces on both sides. Positions after {COMPARED_FRAME_COUNT * SUBSTEPS} steps without damping and air differ "
         f"by {', '.join(differences)}."
     )
     return newton_table(
-        "Against Newton's semi-implicit solver on the CPU: one world (us a step)", what, ours, newton, remark_text
+        "Against Newton's semi-implicit solver on the CPU: one world (us a step)", case_header, our_seconds, newton, remark_text
     )
 
 
-def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick: bool) -> Table:
+def roofline_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick: bool) -> Table:
     """Speed of the steps relative to the peaks of the machine.
 
     Args:
@@ -258,13 +262,13 @@ def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick:
     """
     peak = peaks.measure(quick=quick)
     threads = torch.get_num_threads() if require().device == "cpu" else 1
-    result = Table("Bound: arithmetic and memory of a step", BOUND_HEADER)
+    result = Table("Bound: arithmetic and memory of a step", ROOFLINE_HEADER)
     for name, (case, rate) in cases.items():
         model = case.solver.model
         for kind, flops in zip(("taped", "backward"), step_flops(model), strict=True):
             plan = plan_of(case)
-            add_bound(
-                result, f"{name}: {KINDS[kind]} ({plan})", rate[kind], flops, 24 * model.particle_count, peak,
+            add_roofline_row(
+                result, f"{name}: {PASS_LABELS[kind]} ({plan})", rate[kind], flops, 24 * model.particle_count, peak,
                 cores=threads if plan == "element" else 1,
             )  # fmt: skip
     last, last_rate = list(cases.values())[-1]
@@ -274,10 +278,13 @@ def bound_table(cases: Mapping[str, tuple[Case, Mapping[str, float]]], *, quick:
     }
     input_bytes = sum(array.numel() for array in read_arrays.values()) * 4
     result.remarks.append(
-        f"Measured in this run: {number(peak.flops / 1e9)} Gflop/s of scalar multiply-adds a core (the element plan counts "
-        f"{threads} cores), and {number(peak.copy_rate / 1e9)} GB/s copied (read plus written). Flops are counted from the "
+        f"Measured in this run: {format_number(peak.flops_per_second / 1e9)} Gflop/s of scalar multiply-adds a core (the element "
+        f"plan counts "
+        f"{threads} cores), and {format_number(peak.copy_bytes_per_second / 1e9)} GB/s copied (read plus written). Flops are "
+        f"counted from the "
         "code as written (`benchmarks/fem_flops.py`); the compiler shares some. State bytes are what a step keeps for its "
-        f"adjoint; it also reads the elements' tables and materials, {number((table_bytes + input_bytes) * 1e-6, 2)} MB in the "
+        f"adjoint; it also reads the elements' tables and materials, {format_number((table_bytes + input_bytes) * 1e-6, 2)} MB "
+        f"in the "
         "last row, which the processor's caches hold. The element plan launches a kernel of two parallel loops for every step: "
         f"with next to nothing to do, {_launch_remark(last, last_rate)}."
     )
@@ -289,7 +296,7 @@ def _launch_remark(last: Case, rate: Mapping[str, float]) -> str:
     case = solid_case(box_tets((CELL,) * 3, (1, 1, 1)), frames=8, plan="element")
     seconds = {kind: total_seconds / case.steps for kind, total_seconds in time_rollouts({"": case}, repeats=5)[""].items()}
     sentences = (
-        f"{number(1e6 * seconds[kind], 2)} us {word}"
+        f"{format_number(1e6 * seconds[kind], 2)} us {word}"
         + (f" ({100 * seconds[kind] * rate[kind]:.0f} % of the last rows' step)" if plan_of(last) == "element" else "")
         for kind, word in (("taped", "forward"), ("backward", "backward"))
     )

@@ -28,7 +28,7 @@ GRADIENT_COLUMNS = 4 * VECTOR_ADD
 AREA_STRETCH = CROSS + 2 * DOT + 7 + VECTOR_ADD
 AIR = 4 * VECTOR_ADD + 1 + (DOT + 27) + VECTOR_ADD  # velocity, area, law, share of a corner
 AIR_ADJOINT = 4 * VECTOR_ADD + 1 + 3 * VECTOR_ADD + (3 * DOT + 77) + 11
-TRIANGLE = (
+TRIANGLE_FORCES = (
     2 * VECTOR_ADD + GRADIENT_COLUMNS + AREA_STRETCH + (2 * DOT + 4) + 5 + (2 * VECTOR_ADD + GRADIENT_COLUMNS + 4 * DOT + 7) + AIR
     + (VECTOR_ADD + 2 * (CROSS + 4 * VECTOR_ADD)) + 17 + 7 * VECTOR_ADD
 )  # fmt: skip
@@ -40,7 +40,7 @@ TRIANGLE_ADJOINT = (
 # Edges. Differences, hinge, gradients of the angle; sine of its half; moment with damping; forces; corners with their sums.
 HINGE = 2 * CROSS + 5 * DOT + 6
 DEFLECTION = 2 * DOT + 15
-EDGE = 3 * VECTOR_ADD + HINGE + 19 + DEFLECTION + (3 * VECTOR_ADD + 3 * DOT + 5) + (3 * VECTOR_ADD + 1) + 6 * VECTOR_ADD
+EDGE_FORCES = 3 * VECTOR_ADD + HINGE + 19 + DEFLECTION + (3 * VECTOR_ADD + 3 * DOT + 5) + (3 * VECTOR_ADD + 1) + 6 * VECTOR_ADD
 SIDE_ADJOINT = 3 * DOT + 21
 EDGE_ADJOINT = (
     3 * VECTOR_ADD + HINGE + 19 + DEFLECTION + (6 * VECTOR_ADD + 6 * DOT + 9) + 9 * VECTOR_ADD
@@ -52,7 +52,7 @@ PARTICLE = (1 + 4 * VECTOR_ADD) + 2 * VECTOR_ADD + 11
 PARTICLE_ADJOINT = 2 * VECTOR_ADD + (1 + VECTOR_ADD) + 3 * VECTOR_ADD + (DOT + 2) + 2 * VECTOR_ADD
 
 
-def _solid(nodes: int, points: int) -> int:
+def _solid_flops(nodes: int, points: int) -> int:
     """Operations of the forces of a solid element."""
     gradient, force_scatter = 9 * (2 * nodes - 3), 15 * (nodes - 1)
     per_point = 2 * gradient + STRESS + SYMMETRIC_PRODUCT + MATRIX_PRODUCT + 3 * MATRIX_ADD + force_scatter
@@ -61,10 +61,10 @@ def _solid(nodes: int, points: int) -> int:
     )
 
 
-def _solid_adjoint(nodes: int, points: int) -> int:
+def _solid_adjoint_flops(nodes: int, points: int) -> int:
     """Operations of the adjoint of the forces of a solid element."""
     gradient, force_scatter = 9 * (2 * nodes - 3), 15 * (nodes - 1)
-    stresses = (
+    stress_flops = (
         STRESS_DIFFERENTIAL
         + 2 * SYMMETRIC_PRODUCT
         + (2 * MATRIX_PRODUCT + 4 * MATRIX_ADD)
@@ -73,7 +73,7 @@ def _solid_adjoint(nodes: int, points: int) -> int:
         + 8
     )
     return (
-        3 * VECTOR_ADD * (nodes - 1) + points * (3 * gradient + stresses + 2 * force_scatter)
+        3 * VECTOR_ADD * (nodes - 1) + points * (3 * gradient + stress_flops + 2 * force_scatter)
         + (points - 1) * 2 * VECTOR_ADD * (nodes - 1) + 4 + 2 * VECTOR_ADD * (2 * nodes - 1)
     )  # fmt: skip
 
@@ -81,9 +81,9 @@ def _solid_adjoint(nodes: int, points: int) -> int:
 def element_flops(family: str) -> tuple[int, int]:
     """Operations of one element: of its forces, and of their adjoint, recomputation included."""
     if family in QUADRATURE_POINTS:
-        sizes = FAMILIES[family], QUADRATURE_POINTS[family]
-        return _solid(*sizes), _solid_adjoint(*sizes)
-    return {"triangle": (TRIANGLE, TRIANGLE_ADJOINT), "edge": (EDGE, EDGE_ADJOINT)}[family]
+        nodes_and_points = FAMILIES[family], QUADRATURE_POINTS[family]
+        return _solid_flops(*nodes_and_points), _solid_adjoint_flops(*nodes_and_points)
+    return {"triangle": (TRIANGLE_FORCES, TRIANGLE_ADJOINT), "edge": (EDGE_FORCES, EDGE_ADJOINT)}[family]
 
 
 def step_flops(model: DeformableModel) -> tuple[int, int]:

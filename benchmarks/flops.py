@@ -4,18 +4,18 @@ from __future__ import annotations
 
 ROTATION = 39  # rotation_matrix: 3 entries of 5, 6 of 4
 PRODUCT = 15  # 3x3 matrix times vector
-CROSS = 9
+CROSS = 9  # cross product of two 3-vectors
 ANGULAR_VELOCITY = 3 * PRODUCT
-NORMALIZE = 13
+NORMALIZE = 13  # a quaternion
 QUATERNION_RATE = 24
-HEIGHT = 8
+HEIGHT = 8  # height of a contact point above the ground
 
 # contact_load, per touching point: height, arm, velocity, sticking force, sums of force and torque.
 TOUCHING_POINT = HEIGHT + (PRODUCT + 1) + (CROSS + 3) + 11 + 3 + (CROSS + 3)
 # semi_implicit_update without the rotation matrix, which the contact has computed.
 UPDATE = 12 + 6 + ANGULAR_VELOCITY + 6 + QUATERNION_RATE + 8 + NORMALIZE
 
-OUTER = 9
+OUTER = 9  # outer product of two 3-vectors
 ANGULAR_VELOCITY_ADJOINT = 5 * PRODUCT + 3 * OUTER + 9
 ROTATION_ADJOINT = 42
 NORMALIZE_ADJOINT = 32
@@ -43,5 +43,5 @@ def step_flops(points: int, touching: int) -> int:
 
 def adjoint_flops(points: int, touching: int) -> int:
     """Operations of the adjoint of that step, recomputation included."""
-    body = ROTATION + ANGULAR_VELOCITY + UPDATE_ADJOINT + LOOP_ADJOINT
-    return body + HEIGHT * (points - touching) + TOUCHING_POINT_ADJOINT * touching
+    per_body = ROTATION + ANGULAR_VELOCITY + UPDATE_ADJOINT + LOOP_ADJOINT
+    return per_body + HEIGHT * (points - touching) + TOUCHING_POINT_ADJOINT * touching

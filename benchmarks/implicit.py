@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.deformable import solid_case
 from benchmarks.fem import CELLS
-from benchmarks.rollouts import Case, frame_bars
-from benchmarks.table import Table, number, times
+from benchmarks.rollouts import Case, unit_frame_adjoints
+from benchmarks.table import Table, format_number, format_ratio
 from benchmarks.timing import best_times
 from risp_torch import Scene, load_scene
 from ti_sim.meshes.generators import box_tets
@@ -47,7 +47,14 @@ def _blocks(*, quick: bool) -> Table:
         for integrator in INTEGRATORS:
             mesh = box_tets(tuple(0.05 * cells for cells in CELLS[count]), CELLS[count])
             case = solid_case(mesh, frames=FRAMES, young=1e6, dt=DT, substeps=1, integrator=integrator)
-            _add(table, f"{len(mesh.indices):,} tetrahedra", integrator, case, number(TARGETS[count]), repeats=2 if quick else 5)
+            _add(
+                table,
+                f"{len(mesh.indices):,} tetrahedra",
+                integrator,
+                case,
+                format_number(TARGETS[count]),
+                repeats=2 if quick else 5,
+            )
     if not quick:
         mesh = box_tets(STRIP, STRIP_CELLS)
         for integrator in INTEGRATORS[1:]:
@@ -62,7 +69,7 @@ def _blocks(*, quick: bool) -> Table:
 
 def _add(table: Table, body: str, integrator: str, case: Case, target: str, *, repeats: int) -> None:
     rollout = case.solver.rollout(case.inputs, case.frames, adjoint=StoreAll())
-    bars = frame_bars(rollout)
+    bars = unit_frame_adjoints(rollout)
     best_seconds = best_times(
         {
             "forward": lambda: case.solver.rollout(case.inputs, case.frames),
@@ -72,7 +79,15 @@ def _add(table: Table, body: str, integrator: str, case: Case, target: str, *, r
     )
     forward, backward = (1e3 * best_seconds[name] / case.steps for name in ("forward", "backward"))
     iterations = rollout.motion.iterations / case.steps
-    table.add(body, integrator, number(forward), target, number(backward), number(backward / forward, 2), number(iterations, 2))
+    table.add(
+        body,
+        integrator,
+        format_number(forward),
+        target,
+        format_number(backward),
+        format_number(backward / forward, 2),
+        format_number(iterations, 2),
+    )
 
 
 def _rods(*, quick: bool) -> Table:
@@ -100,12 +115,13 @@ def _rods(*, quick: bool) -> Table:
             max_distance = float((scene.rollout(worlds=1).particle_q[0].double() - explicit_positions).norm(dim=-1).max())
             rates = [scene.frames / best_seconds[name, both] for both in (False, True)]
             ratios = [
-                "-" if name == "explicit" else times(best_seconds["explicit", both] / best_seconds[name, both])
+                "-" if name == "explicit" else format_ratio(best_seconds["explicit", both] / best_seconds[name, both])
                 for both in (False, True)
             ]
             table.add(
-                f"{young:.0e}", name.split(" ")[0], cases[name]["substeps"], number(rates[0]), ratios[0], number(rates[1]),
-                ratios[1], number(1e3 * max_distance), number(1e3 * motion),
+                f"{young:.0e}", name.split(" ")[0], cases[name]["substeps"], format_number(rates[0]), ratios[0],
+                format_number(rates[1]),
+                ratios[1], format_number(1e3 * max_distance), format_number(1e3 * motion),
             )  # fmt: skip
     table.remarks.append(
         "Explicit: the adaptive scene, whose steps are at most the given number and as few as are stable with a margin. Backward "

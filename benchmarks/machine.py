@@ -16,13 +16,13 @@ def describe() -> str:
     runtime = require()
     rows = {
         "date": datetime.date.today().isoformat(),
-        "processor": f"{_processor()}, {_cores()} cores for this process",
-        "load before the start": load(),
+        "processor": f"{_processor()}, {_core_count()} cores for this process",
+        "load before the start": load_text(),
         "system": platform.platform(),
         "versions": ", ".join(
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in ("taichi", "torch", "numpy"))]
         ),
-        "kernels": f"{runtime.device}{_gpu(runtime.device)}, {runtime.precision}, every core",
+        "kernels": f"{runtime.device}{_gpu_text(runtime.device)}, {runtime.precision}, every core",
     }
     return "\n".join(f"- {name}: {value}" for name, value in rows.items()) + "\n"
 
@@ -38,18 +38,18 @@ def _processor() -> str:
     return f"{name} (family {cpu_info['cpu family']}, model {cpu_info['model']})" if "cpu family" in cpu_info else name
 
 
-def _cores() -> int:
+def _core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def load() -> str:
-    """The system's load averages."""
+def load_text() -> str:
+    """The system's load averages as text."""
     if not hasattr(os, "getloadavg"):
         return "unknown"
     return ", ".join(f"{load:.1f}" for load in os.getloadavg()) + " (processes that ran or waited, over 1, 5 and 15 minutes)"
 
 
-def _gpu(device: str) -> str:
+def _gpu_text(device: str) -> str:
     if device != "cuda":
         return ""
     import torch

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from benchmarks.risp_invert import SIZE, UNKNOWNS
-from benchmarks.table import Table, number, times
-from benchmarks.timing import seconds
+from benchmarks.table import Table, format_number, format_ratio
+from benchmarks.timing import wall_seconds
 from risp_torch import MatchedLoss, Scene
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.comparison import Comparison
@@ -20,7 +20,7 @@ from risp_torch.risp.task import training_scene
 TITLE = "Inversions in a solved look"
 
 TARGET_RATIO = 3.0  # times an evaluation by pixels
-SMALL_MOVE, LARGE_MOVE = 2e-3, 1e-2  # of the range: standard deviation of the moves between evaluations
+SMALL_PERTURBATION, LARGE_PERTURBATION = 2e-3, 1e-2  # of the range: standard deviation of the perturbations between evaluations
 POINTS, SEED = 12, 0
 
 
@@ -33,25 +33,29 @@ def tables(*, quick: bool) -> Iterator[Table]:
     table = Table(
         f"Loss and gradient of one world, {SIZE} px, warm",
         [
-            "scene", "frames", "pixels [ms]", f"matched, moves of {SMALL_MOVE:.1%}", f"moves of {LARGE_MOVE:.0%}",
-            f"of its search, moves of {LARGE_MOVE:.0%}", "target",
+            "scene", "frames", "pixels [ms]", f"matched, moves of {SMALL_PERTURBATION:.1%}", f"moves of {LARGE_PERTURBATION:.0%}",
+            f"of its search, moves of {LARGE_PERTURBATION:.0%}", "target",
         ],
     )  # fmt: skip
     points = POINTS // 3 if quick else POINTS
     for name in ("quadrotor", "cube") if quick else UNKNOWNS:
         scene, film = _scene_and_film(name)
         pixels, matched = (Comparison.of(scene, loss, film) for loss in (PixelLoss(), MatchedLoss()))
-        pixel_seconds = _mean_seconds(scene, name, pixels, LARGE_MOVE, points)
+        pixel_seconds = _mean_seconds(scene, name, pixels, LARGE_PERTURBATION, points)
         matched_seconds = [
-            _mean_seconds(scene, name, comparison, move, points)
-            for comparison, move in ((matched, SMALL_MOVE), (matched, LARGE_MOVE), (matched.coarse(), LARGE_MOVE))
+            _mean_seconds(scene, name, comparison, perturbation_size, points)
+            for comparison, perturbation_size in (
+                (matched, SMALL_PERTURBATION),
+                (matched, LARGE_PERTURBATION),
+                (matched.coarse(), LARGE_PERTURBATION),
+            )
         ]
         table.add(
             name,
             scene.frames,
-            number(1e3 * pixel_seconds),
-            *(times(seconds_ / pixel_seconds) for seconds_ in matched_seconds),
-            times(TARGET_RATIO),
+            format_number(1e3 * pixel_seconds),
+            *(format_ratio(evaluation_seconds / pixel_seconds) for evaluation_seconds in matched_seconds),
+            format_ratio(TARGET_RATIO),
         )
     table.remarks.append(
         "Means over the points: times of a solved look depend on how far it is from that of the last point. The films are "
@@ -69,14 +73,14 @@ def _scene_and_film(name: str) -> tuple[Scene, torch.Tensor]:
     return scene, film
 
 
-def _mean_seconds(scene: Scene, name: str, comparison: Comparison, move: float, points: int) -> float:
+def _mean_seconds(scene: Scene, name: str, comparison: Comparison, perturbation_size: float, points: int) -> float:
     """Mean time of an evaluation at points around the truth, after one at the truth to warm up."""
     unknowns = Unknowns.of(scene, UNKNOWNS[name])
     truth = unknowns.scaled(unknowns.current())
-    moves = move * np.random.default_rng(SEED).standard_normal((points, len(truth)))
+    perturbations = perturbation_size * np.random.default_rng(SEED).standard_normal((points, len(truth)))
     _evaluation(scene, unknowns, comparison, truth)()
-    rows = truth + moves * unknowns.scaled_range()
-    return float(np.mean([seconds(_evaluation(scene, unknowns, comparison, row)) for row in rows]))
+    rows = truth + perturbations * unknowns.scaled_range()
+    return float(np.mean([wall_seconds(_evaluation(scene, unknowns, comparison, row)) for row in rows]))
 
 
 def _evaluation(scene: Scene, unknowns: Unknowns, comparison: Comparison, row: np.ndarray) -> Callable[[], None]:

@@ -126,7 +126,7 @@ class Simulation:
             self.system.prepare(self.states[current])
             self.system.solver.step(self.states[current], self.states[following], self.controls[step], None, self.dt)
 
-    def end(self) -> wp.array:
+    def final_positions(self) -> wp.array:
         """Positions after the last step."""
         return getattr(self.states[self.steps if self.gradient else self.steps % 2], self.system.positions)
 
@@ -163,10 +163,10 @@ def measure(case: dict) -> dict:
     tape = wp.Tape()
     with tape:
         with_tape.forward()
-    end = with_tape.end()
-    end_adjoint = wp.full_like(end, 1.0, requires_grad=False)
-    record("backward", lambda: tape.backward(grads={end: end_adjoint}), tape.zero)
-    return {"seconds": seconds, "end": without_tape.end().numpy().tolist()}
+    final_positions = with_tape.final_positions()
+    position_adjoint = wp.full_like(final_positions, 1.0, requires_grad=False)
+    record("backward", lambda: tape.backward(grads={final_positions: position_adjoint}), tape.zero)
+    return {"seconds": seconds, "final_positions": without_tape.final_positions().numpy().tolist()}
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.rollouts import KINDS, Case
-from benchmarks.table import Table, number, times
+from benchmarks.rollouts import PASS_LABELS, Case
+from benchmarks.table import Table, format_number, format_ratio
 from benchmarks.timing import best_time
 
 NEWTON_PYTHON = "NEWTON_PYTHON"  # environment variable: path of an interpreter with Newton
@@ -30,17 +30,17 @@ class Measurement:
     Attributes:
         version: of the simulator, as text.
         seconds: of a step, by kind of pass.
-        end: positions after the steps that are compared: [Q] of joints [rad], or [P, 3] of particles [m].
+        final_positions: positions after the steps that are compared: [Q] of joints [rad], or [P, 3] of particles [m].
     """
 
     version: str
     seconds: dict[str, float]
-    end: np.ndarray
+    final_positions: np.ndarray
 
 
-def max_difference(other: Measurement, end: np.ndarray) -> str:
-    """Largest difference of the last positions."""
-    difference = np.abs(other.end - end).max()
+def largest_difference(other: Measurement, final_positions: np.ndarray) -> str:
+    """Largest difference of the final positions as text."""
+    difference = np.abs(other.final_positions - final_positions).max()
     return f"{difference:.0e}" if difference > 0 else "0"
 
 
@@ -77,14 +77,14 @@ def links_description(case: Case) -> dict[str, Any]:
     }
 
 
-def mjcf(case: dict[str, Any]) -> str:
+def mjcf(description: dict[str, Any]) -> str:
     """Links as MJCF text: explicit inertials, no shapes, and the flags that make MuJoCo's step the same and fastest."""
-    motors = "".join(f'<motor joint="joint{i}"/>' for i, link in enumerate(case["links"]) if link["joint"] == "revolute")
+    motors = "".join(f'<motor joint="joint{i}"/>' for i, link in enumerate(description["links"]) if link["joint"] == "revolute")
     return (
         '<mujoco><compiler angle="radian" inertiafromgeom="false"/>'
-        f'<option timestep="{case["dt"]!r}" gravity="{_text(case["gravity"])}" integrator="Euler">'
+        f'<option timestep="{description["dt"]!r}" gravity="{_text(description["gravity"])}" integrator="Euler">'
         '<flag contact="disable" eulerdamp="disable" sensor="disable" island="disable"/></option>'
-        f"<worldbody>{_bodies(case['links'], -1)}</worldbody>"
+        f"<worldbody>{_bodies(description['links'], -1)}</worldbody>"
         f"<actuator>{motors}</actuator></mujoco>"
     )
 
@@ -111,16 +111,16 @@ def _bodies(links: Sequence[dict[str, Any]], parent: int) -> str:
     return text
 
 
-def _text(numbers: Sequence[float]) -> str:
-    return " ".join(repr(float(number)) for number in numbers)
+def _text(values: Sequence[float]) -> str:
+    return " ".join(repr(float(value)) for value in values)
 
 
-def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measurement | None:
+def run_mujoco(description: dict[str, Any], *, compared_step: int, repeats: int) -> Measurement | None:
     """Forward rollouts in MuJoCo, by its own loop over steps (``mujoco.rollout``) on one thread; None where it is missing.
 
     Args:
-        case: a description of links; all its steps are timed.
-        compared: steps after which its joint positions are compared.
+        description: a description of links; all its steps are timed.
+        compared_step: steps after which its joint positions are compared.
         repeats: timed calls.
     """
     try:
@@ -128,26 +128,26 @@ def run_mujoco(case: dict[str, Any], *, compared: int, repeats: int) -> Measurem
         from mujoco import rollout
     except ImportError:
         return None
-    model = mujoco.MjModel.from_xml_string(mjcf(case))
+    model = mujoco.MjModel.from_xml_string(mjcf(description))
     data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = case["q0"], case["qd0"]
+    data.qpos[:], data.qvel[:] = description["q0"], description["qd0"]
     full_state = mujoco.mjtState.mjSTATE_FULLPHYSICS
     start = np.zeros((1, mujoco.mj_stateSize(model, full_state)))
     mujoco.mj_getState(model, data, start[0], full_state)
-    control = np.repeat(np.array(case["force"]), case["substeps"], axis=0)[None]
+    control = np.repeat(np.array(description["force"]), description["substeps"], axis=0)[None]
     steps = control.shape[1]
     states = np.zeros((1, steps, start.shape[1]))
     seconds = best_time(lambda: rollout.rollout(model, data, start, control, nstep=steps, state=states), repeats=repeats)
     return Measurement(
-        f"MuJoCo {mujoco.__version__}", {"no_gradient": seconds / steps}, states[0, compared - 1, 1 : 1 + model.nq]
+        f"MuJoCo {mujoco.__version__}", {"no_gradient": seconds / steps}, states[0, compared_step - 1, 1 : 1 + model.nq]
     )
 
 
-def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, Measurement] | str:
+def run_newton(descriptions: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, Measurement] | str:
     """Forward and backward rollouts with Newton's solvers, in the interpreter that NEWTON_PYTHON names or in this one.
 
     Args:
-        cases: what ``newton_side.py`` reads, by name, without the repeats.
+        descriptions: what ``newton_side.py`` reads, by name, without the repeats.
         repeats: timed calls.
 
     Returns:
@@ -158,7 +158,7 @@ def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, M
         python = sys.executable
     if not python:
         return f"not measured: install the extra `peers`, or set {NEWTON_PYTHON} to a Python interpreter that has its packages"
-    requests = {name: case | {"repeats": repeats} for name, case in cases.items()}
+    requests = {name: description | {"repeats": repeats} for name, description in descriptions.items()}
     try:
         process = subprocess.run(
             [python, str(_NEWTON_SIDE)], input=json.dumps(requests), capture_output=True, text=True, timeout=_NEWTON_SECONDS,
@@ -169,29 +169,36 @@ def run_newton(cases: dict[str, dict[str, Any]], *, repeats: int) -> dict[str, M
         return f"not measured: {python} failed ({error_lines[-1] if error_lines else type(error).__name__})"
     output = json.loads(process.stdout.splitlines()[-1])
     version = f"Newton {output['newton']}, Warp {output['warp']}"
-    return {name: Measurement(version, result["seconds"], np.array(result["end"])) for name, result in output["results"].items()}
+    return {
+        name: Measurement(version, result["seconds"], np.array(result["final_positions"]))
+        for name, result in output["results"].items()
+    }
 
 
 def newton_table(
-    title: str, what: str, our_seconds: Mapping[str, Mapping[str, float]], newton: Mapping[str, Measurement] | str, remark: str
+    title: str,
+    case_header: str,
+    our_seconds: Mapping[str, Mapping[str, float]],
+    newton: Mapping[str, Measurement] | str,
+    remark: str,
 ) -> Table:
     """Steps forward and backward beside Newton's.
 
     Args:
         title: of the table; times are in us a step.
-        what: header of the column of cases.
+        case_header: header of the column of cases.
         our_seconds: seconds of a step by case and kind.
         newton: the same of Newton, or the reason why it was not measured.
         remark: on similarities and differences, shown if Newton was measured.
     """
-    result = Table(title, (what, "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"))
+    result = Table(title, (case_header, "pass", "here", "Newton", "times as fast", "Newton, replayed graph", "times as fast"))
     for name, seconds in our_seconds.items():
-        for kind, label in KINDS.items():
+        for kind, label in PASS_LABELS.items():
             cells = ["not measured", "", "not measured", ""]
             if not isinstance(newton, str):
                 newton_seconds = [newton[name].seconds[key] for key in (kind, f"{kind}, graph")]
-                cells = [cell for t in newton_seconds for cell in (number(t * 1e6), times(t / seconds[kind]))]
-            result.add(name, label, number(seconds[kind] * 1e6), *cells)
+                cells = [cell for t in newton_seconds for cell in (format_number(t * 1e6), format_ratio(t / seconds[kind]))]
+            result.add(name, label, format_number(seconds[kind] * 1e6), *cells)
     if isinstance(newton, str):
         result.remarks.append(f"Newton was {newton}.")
     else:

@@ -14,28 +14,34 @@ class Peaks:
     """Measured peaks.
 
     Attributes:
-        flops: of one core, of independent scalar multiply-adds, two flops each [1/s].
-        dependent_seconds: latency of a multiply-add that depends on the previous one [s].
-        copy_rate: of an array in memory by all cores, bytes read plus bytes written [1/s].
+        flops_per_second: of one core, of independent scalar multiply-adds, two flops each [1/s].
+        multiply_add_latency: latency of a multiply-add that depends on the previous one [s].
+        copy_bytes_per_second: of an array in memory by all cores, bytes read plus bytes written [1/s].
     """
 
-    flops: float
-    dependent_seconds: float
-    copy_rate: float
+    flops_per_second: float
+    multiply_add_latency: float
+    copy_bytes_per_second: float
 
 
 @ti.kernel
-def one_chain(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray()):
-    """count multiply-adds, each dependent on the previous one. Reads factor [9], writes result [8]. No adjoint: a measurement."""
+def one_chain(count: int, factors: ti.types.ndarray(), result: ti.types.ndarray()):
+    """Multiply-adds, each dependent on the previous one.
+
+    Reads factors [9], writes result [8]. No adjoint: a measurement.
+
+    Args:
+        count: number of multiply-adds.
+    """
     for _ in range(1):
-        a, x, y = factor[0], factor[1], factor[8]
+        a, x, y = factors[0], factors[1], factors[8]
         for _i in range(count):
             a = a * x + y
         result[0] = a
 
 
 @ti.kernel
-def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarray(), iterations: int):
+def eight_chains(count: int, factors: ti.types.ndarray(), result: ti.types.ndarray(), iterations: int):
     """As ``one_chain``, eight chains side by side: as many as two scalar units with a latency of four cycles need.
 
     A compiler that packs the eight into one vector gains nothing, as that vector depends on itself. Every row of result
@@ -45,10 +51,10 @@ def eight_chains(count: int, factor: ti.types.ndarray(), result: ti.types.ndarra
         if index % iterations != 0:
             continue
         task = index // iterations
-        y = factor[8]
+        y = factors[8]
         a0, a1, a2, a3, a4, a5, a6, a7 = y, y, y, y, y, y, y, y
-        x0, x1, x2, x3 = factor[0], factor[1], factor[2], factor[3]
-        x4, x5, x6, x7 = factor[4], factor[5], factor[6], factor[7]
+        x0, x1, x2, x3 = factors[0], factors[1], factors[2], factors[3]
+        x4, x5, x6, x7 = factors[4], factors[5], factors[6], factors[7]
         for _i in range(count):
             a0 = a0 * x0 + y
             a1 = a1 * x1 + y
@@ -73,15 +79,17 @@ def measure(*, quick: bool) -> Peaks:
     """Measure the peaks; one or two seconds, a tenth of that when ``quick``."""
     device = require().device
     count, repeats = (2_000_000, 3) if quick else (20_000_000, 7)
-    factor = torch.linspace(0.5, 0.9, 9, device=device)
+    factors = torch.linspace(0.5, 0.9, 9, device=device)
     result = torch.zeros(8, device=device)
-    chain_seconds = best_time(lambda: one_chain(count, factor, result), repeats=repeats)
-    chains_seconds = best_time(lambda: eight_chains(count, factor, result[None], 1), repeats=repeats)
+    one_chain_seconds = best_time(lambda: one_chain(count, factors, result), repeats=repeats)
+    eight_chains_seconds = best_time(lambda: eight_chains(count, factors, result[None], 1), repeats=repeats)
     source = torch.ones(16_000_000, device=device)
     target = torch.zeros_like(source)
     copy_seconds = best_time(lambda: copy_reals(source.numel(), source, target), repeats=repeats)
     return Peaks(
-        flops=16 * count / chains_seconds, dependent_seconds=chain_seconds / count, copy_rate=2 * source.nbytes / copy_seconds
+        flops_per_second=16 * count / eight_chains_seconds,
+        multiply_add_latency=one_chain_seconds / count,
+        copy_bytes_per_second=2 * source.nbytes / copy_seconds,
     )
 
 
@@ -89,11 +97,11 @@ def effective_cores(*, quick: bool) -> float:
     """Multiply-adds of all cores over those of one: number of cores that this process effectively had (on the CPU)."""
     count, repeats = (2_000_000, 3) if quick else (60_000_000, 5)
     device, cores = require().device, torch.get_num_threads()
-    factor = torch.linspace(0.5, 0.9, 9, device=device)
+    factors = torch.linspace(0.5, 0.9, 9, device=device)
     tasks = {"one core": 1, "all cores": 8 * cores}
 
     def run(name: str) -> None:
-        eight_chains(count // tasks[name], factor, torch.zeros(tasks[name], 8, device=device), iterations_per_task(tasks[name]))
+        eight_chains(count // tasks[name], factors, torch.zeros(tasks[name], 8, device=device), iterations_per_task(tasks[name]))
 
     best_seconds = best_times({name: lambda name=name: run(name) for name in tasks}, repeats=repeats)
     return best_seconds["one core"] / best_seconds["all cores"]

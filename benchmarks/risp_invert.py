@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from benchmarks.table import Table, number, times
+from benchmarks.table import Table, format_number, format_ratio
 from risp_torch import OptimiseSettings, RispLoss, Scene
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.unknowns import Unknowns
@@ -19,8 +19,8 @@ from risp_torch.risp.task import training_scene
 TITLE = "Inversions by RISP"
 
 SIZE, WIDTH, ITERATIONS, STARTS = 64, 32, 100, 4
-KEEP = ((0.15, 2), (0.35, 1))
-ONE_TARGET, BATCH_TARGET = 60.0, 2.5  # s of one start; the batch over it
+KEEP_SCHEDULE = ((0.15, 2), (0.35, 1))
+ONE_START_TARGET, BATCH_RATIO_TARGET = 60.0, 2.5  # s of one start; the batch over it
 UNKNOWNS = {
     "quadrotor": ("quadrotor.mass",), "cube": ("ground.contact.stiffness",), "rod": ("rod.E",),
     "hand": tuple(f"{finger}.stiffness" for finger in ("thumb", "index", "middle", "ring", "little")),
@@ -40,27 +40,31 @@ def tables(*, quick: bool) -> Iterator[Table]:
     )
     for name in ("quadrotor", "cube") if quick else UNKNOWNS:
         scene, comparison = _scene_and_comparison(name)
-        one_start_seconds = _seconds(scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations), 1)
-        stopped_settings = OptimiseSettings(optimizer="rmsprop", iterations=iterations, keep=KEEP)
-        stopped_seconds = _seconds(scene, comparison, name, stopped_settings, STARTS)
-        tenth_seconds = _seconds(
+        one_start_seconds = _search_seconds(
+            scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations), 1
+        )
+        stopped_settings = OptimiseSettings(optimizer="rmsprop", iterations=iterations, keep=KEEP_SCHEDULE)
+        stopped_seconds = _search_seconds(scene, comparison, name, stopped_settings, STARTS)
+        tenth_seconds = _search_seconds(
             scene, comparison, name, OptimiseSettings(optimizer="rmsprop", iterations=iterations // 10), STARTS
         )
-        target = ONE_TARGET * iterations / ITERATIONS
+        target = ONE_START_TARGET * iterations / ITERATIONS
         table.add(
             name,
             scene.frames,
-            number(one_start_seconds),
-            number(target),
-            times(stopped_seconds / one_start_seconds),
-            times(10 * tenth_seconds / one_start_seconds),
+            format_number(one_start_seconds),
+            format_number(target),
+            format_ratio(stopped_seconds / one_start_seconds),
+            format_ratio(10 * tenth_seconds / one_start_seconds),
         )
-    table.remarks.append(f"Asked: the batch at most {BATCH_TARGET} times one start. Last column: from a tenth of the steps.")
+    table.remarks.append(
+        f"Target: the batch at most {BATCH_RATIO_TARGET} times one start. Last column: estimated from a tenth of the steps."
+    )
     yield table
 
 
 def _scene_and_comparison(name: str) -> tuple[Scene, Comparison]:
-    """A scene, and its film in its own look, read by a network with random weights: time does not depend on them."""
+    """A scene, and its film in its own look, compared by a network with random weights: time does not depend on them."""
     scene = training_scene(name, SIZE)
     task = load_task(name, scene)
     torch.manual_seed(0)
@@ -70,14 +74,14 @@ def _scene_and_comparison(name: str) -> tuple[Scene, Comparison]:
     return scene, Comparison.of(scene, loss, film)
 
 
-def _seconds(scene: Scene, comparison: Comparison, name: str, settings: OptimiseSettings, starts: int) -> float:
+def _search_seconds(scene: Scene, comparison: Comparison, name: str, settings: OptimiseSettings, starts: int) -> float:
     """Time of a search from starts near the truth, after one step to warm up."""
     unknowns = Unknowns.of(scene, UNKNOWNS[name])
     lower, upper = (unknowns.scaled(bound) for bound in unknowns.bounds())
     truth = np.clip(unknowns.scaled(unknowns.current()), lower + 0.1 * (upper - lower), upper - 0.1 * (upper - lower))
     offsets = np.linspace(-0.05, 0.05, starts)[:, None] if starts > 1 else np.full((1, 1), 0.05)
-    z = unknowns.unbounded(unknowns.physical_values(truth + offsets * (upper - lower)))
-    descend(scene, comparison, unknowns, z, OptimiseSettings(iterations=1), progress=False)
+    unbounded_starts = unknowns.unbounded(unknowns.physical_values(truth + offsets * (upper - lower)))
+    descend(scene, comparison, unknowns, unbounded_starts, OptimiseSettings(iterations=1), progress=False)
     start_time = time.perf_counter()
-    descend(scene, comparison, unknowns, z, settings, progress=False)
+    descend(scene, comparison, unknowns, unbounded_starts, settings, progress=False)
     return time.perf_counter() - start_time

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from benchmarks.table import Table, number
+from benchmarks.table import Table, format_number
 from benchmarks.timing import best_time
 from risp_torch.scene.bridge import bridge_dtype
 from ti_sim.rollout.adjoint import StoreAll
@@ -41,13 +41,14 @@ def tables(*, quick: bool) -> Iterator[Table]:
             both_seconds = best_time(
                 lambda solver=solver, inputs=inputs: _forward_and_backward(solver, inputs), repeats=3 if quick else 9
             )
-            end = solver.rollout(inputs, STEPS)
-            x, y = (rows[0, -1].double() for rows in (end.velocity_x, end.velocity_y))
+            final_rollout = solver.rollout(inputs, STEPS)
+            x, y = (rows[0, -1].double() for rows in (final_rollout.velocity_x, final_rollout.velocity_y))
             max_divergence = float((x[1:] - x[:-1] + y[:, 1:] - y[:, :-1]).abs().max())
-            mass = end.density[0].double().sum(dim=(1, 2))
+            mass = final_rollout.density[0].double().sum(dim=(1, 2))
             target = ", ".join(f"{one:g}" for one in TARGETS[side]) if side in TARGETS else "-"
             speed.add(
-                f"{side} x {side}", advection, number(forward_seconds), number(both_seconds), target, f"{max_divergence:.1e}",
+                f"{side} x {side}", advection, format_number(forward_seconds), format_number(both_seconds), target,
+                f"{max_divergence:.1e}",
                 f"{float(mass[-1] / mass[0] - 1):+.1e}",
             )  # fmt: skip
     speed.remarks.append(
@@ -59,11 +60,11 @@ def tables(*, quick: bool) -> Iterator[Table]:
 
 def vortices(side: int) -> SmokeInputs:
     """Four vortices of .4 m/s in a box of one metre, and bands of smoke that do not touch the walls at the sides."""
-    edges = np.sin(2 * np.pi * np.linspace(0, 1, side + 1))
-    stream = 0.4 / (2 * np.pi) * edges[:, None] * edges[None]
+    node_sines = np.sin(2 * np.pi * np.linspace(0, 1, side + 1))
+    stream_function = 0.4 / (2 * np.pi) * node_sines[:, None] * node_sines[None]
     centres = (np.arange(side) + 0.5) / side
     bands = np.outer((centres > 0.2) & (centres < 0.8), (0.5 + 0.5 * np.cos(8 * np.pi * centres)) * (abs(centres - 0.5) < 0.3))
-    velocities = side * np.diff(stream, axis=1), -side * np.diff(stream, axis=0)
+    velocities = side * np.diff(stream_function, axis=1), -side * np.diff(stream_function, axis=0)
     arrays = (bands, *velocities, np.zeros((STEPS, side, side)), 0.0, 0.0, 0.0)
     return SmokeInputs(*(torch.as_tensor(np.asarray(a, dtype=float)[None].copy(), dtype=bridge_dtype()) for a in arrays))
 

@@ -16,38 +16,38 @@ SIMULATE_TARGET = 10.0  # s
 FIRST_STEP_TARGET = 3.0  # s
 COLD_TARGET = 20.0  # s, the compilation of any scene
 
-# Prints the clock after each stage; its parent knows when it was started.
+# Prints the clock after each stage; the parent process knows the start time.
 FIRST_STEP = """
 import time
 import torch
-torched = time.time()
+torch_imported = time.time()
 from risp_torch import load_scene
-imported = time.time()
+engine_imported = time.time()
 from ti_sim.base.runtime import start
 start(device="auto", precision="f32")
-started = time.time()
+runtime_started = time.time()
 scene = load_scene("cube")
 scene.frames = 1
 with torch.no_grad():
     scene.rollout()
-print(torched, imported, started, time.time())
+print(torch_imported, engine_imported, runtime_started, time.time())
 """
 
 # Prints seconds: until the engine runs, for the first frame interval of a scene, and for its adjoint.
 FIRST_GRADIENT = """
 import time
-began = time.time()
+start_time = time.time()
 import torch
 from risp_torch import load_scene
 from ti_sim.base.runtime import start
 start(device="auto", precision="f32")
-started = time.time()
+runtime_started = time.time()
 scene = load_scene({name!r})
 values = {{name: value.requires_grad_() for name, value in scene.table.values().items()}}
 states = scene.rollout(values, frames=1)
-moved = time.time()
+frame_done = time.time()
 states.{array}.sum().backward()
-print(started - began, moved - started, time.time() - moved)
+print(runtime_started - start_time, frame_done - runtime_started, time.time() - frame_done)
 """
 
 
@@ -65,7 +65,7 @@ def table(*, quick: bool) -> Table:
     if not quick:
         with tempfile.TemporaryDirectory() as cache:
             result.add("`risp simulate cube`, nothing cached: all kernels compiled", f"{_simulate(cache):.1f}", "")
-    result.remarks.append("Each in a process of its own, from its launch to its end or to that of its first steps.")
+    result.remarks.append("Each in a separate process, from its launch to its end, or to the end of its first steps.")
     return result
 
 
@@ -77,16 +77,16 @@ def compilation_table(scenes: Sequence[tuple[str, str]], *, quick: bool) -> Tabl
         quick: measure the full cache once.
     """
     result = Table(
-        "Compilation: first frame of a scene, with its gradient, in a process of its own (s)",
+        "Compilation: first frame of a scene, with its gradient, in a separate process (s)",
         ("scene", "cache of kernels", "first frame", "its adjoint", "both", "target", "import and start before"),
     )
     for name, array in scenes:
         with tempfile.TemporaryDirectory() as cache:
             runs = [_first_gradient(name, array, cache) for _ in range(2 if quick else 4)]
         for label, target, selected_runs in (("empty", COLD_TARGET, runs[:1]), ("full", FIRST_STEP_TARGET, runs[1:])):
-            started, frame, adjoint = min(selected_runs, key=lambda run: run[1] + run[2])
+            startup, frame, adjoint = min(selected_runs, key=lambda run: run[1] + run[2])
             cells = [f"{seconds:.2f}" for seconds in (frame, adjoint, frame + adjoint)]
-            result.add(name, label, *cells, f"{target:g}", f"{started:.2f}")
+            result.add(name, label, *cells, f"{target:g}", f"{startup:.2f}")
     result.remarks.append("The time to make the scene is part of the first frame.")
     return result
 

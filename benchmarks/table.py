@@ -41,7 +41,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join([first, *others]) + " |"
 
 
-def number(value: float, digits: int = 3) -> str:
+def format_number(value: float, digits: int = 3) -> str:
     """A number with about ``digits`` digits and thousands separators."""
     if value == 0 or not abs(value) < float("inf"):
         return f"{value:g}"
@@ -57,6 +57,6 @@ def _zeros(value: float) -> int:
     return int(f"{value:e}".split("e-")[1]) - 1
 
 
-def times(ratio: float) -> str:
+def format_ratio(ratio: float) -> str:
     """A ratio as text: "12 x"."""
-    return f"{number(ratio, 2)} x"
+    return f"{format_number(ratio, 2)} x"

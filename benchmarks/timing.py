@@ -28,11 +28,11 @@ def best_times(functions: Mapping[str, Callable[[], object]], *, repeats: int) -
     best_seconds = dict.fromkeys(functions, float("inf"))
     for _ in range(repeats):
         for name, function in functions.items():
-            best_seconds[name] = min(best_seconds[name], seconds(function))
+            best_seconds[name] = min(best_seconds[name], wall_seconds(function))
     return best_seconds
 
 
-def seconds(function: Callable[[], object]) -> float:
+def wall_seconds(function: Callable[[], object]) -> float:
     """Wall time of one call [s], from the call to the last written number."""
     _synchronize()
     start_time = time.perf_counter()

@@ -6,7 +6,7 @@ face share are not counted. Phong, one directional light, no texture, no shadows
 
 from __future__ import annotations
 
-from benchmarks.raster.pairs import Pairs
+from benchmarks.raster.pairs import PairCounts
 
 EXPONENTIAL = 16
 DOT, CROSS2, PRODUCT, OUTER = 5, 3, 15, 9  # of 3-vectors; of plane vectors; 3x3 matrix times vector; of 3-vectors
@@ -54,13 +54,13 @@ COLOUR_ADJOINT = SURFACE_ADJOINT + 6 * OUTER + BARYCENTRICS_ADJOINT
 WEIGHT_ADJOINT = EXPONENTIAL + 3 + 3 + DOT + 1 + 1 + 3 + 3
 
 
-def _visit_flops(pairs: Pairs) -> int:
+def _visit_flops(pairs: PairCounts) -> int:
     """Operations of all fragments up to their probability."""
     distance_flops = SIGMOID * pairs.band + OUTSIDE * pairs.outside
     return VISIT * pairs.visited + NEAREST_EDGE * pairs.near + INSIDE * pairs.inside + distance_flops
 
 
-def forward_flops(pairs: Pairs, *, dibr: bool) -> int:
+def forward_flops(pairs: PairCounts, *, dibr: bool) -> int:
     """Of the pairs of a picture; ``dibr``: of DIB-R."""
     if dibr:
         silhouettes = EXPONENTIAL * pairs.outside + 3 * pairs.covered + PERSPECTIVE * pairs.inside
@@ -68,8 +68,8 @@ def forward_flops(pairs: Pairs, *, dibr: bool) -> int:
     return _visit_flops(pairs) + PROBABILITY * pairs.covered + (PERSPECTIVE + COLOUR + BLEND) * pairs.blended
 
 
-def backward_flops(pairs: Pairs, *, dibr: bool) -> int:
+def backward_flops(pairs: PairCounts, *, dibr: bool) -> int:
     """Operations of the adjoints of these pairs, recomputation included."""
     per_coloured_pair = VISIT + INSIDE + PERSPECTIVE + COLOUR_ADJOINT if dibr else WEIGHT_ADJOINT + COLOUR + COLOUR_ADJOINT
     covered_flops = EXPONENTIAL * pairs.outside + 6 * pairs.covered if dibr else PROBABILITY_ADJOINT * pairs.covered
-    return _visit_flops(pairs) + covered_flops + DISTANCE_ADJOINT * pairs.moving_distance + per_coloured_pair * pairs.coloured
+    return _visit_flops(pairs) + covered_flops + DISTANCE_ADJOINT * pairs.distance_adjoint + per_coloured_pair * pairs.coloured

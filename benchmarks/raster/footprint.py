@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from benchmarks.memory import numbers_of_child_process, peak_bytes, reset_peak, resident_bytes
-from benchmarks.raster.scenes import make_inputs, on_numpy, sphere
+from benchmarks.raster.scenes import make_inputs, numpy_inputs, sphere
 from ti_render import RasterSettings, RenderInputs, present_inputs, render, render_adjoint
 from ti_sim.base.runtime import require, start
 
@@ -21,14 +21,14 @@ class Footprint:
     """Bytes above the inputs.
 
     Attributes:
-        held: by the result of ``render``, pictures included.
+        held_by_result: by the result of ``render``, pictures included.
         forward: peak while the picture is drawn.
-        backward: peak while its adjoint is computed, with ``held`` and the adjoints; without the pictures' adjoint, which is
-            the caller's.
+        backward: peak while its adjoint is computed, with ``held_by_result`` and the adjoints; without the pictures' adjoint,
+            which belongs to the caller.
         adjoints: of the inputs, which are the result of the backward pass.
     """
 
-    held: int
+    held_by_result: int
     forward: int
     backward: int
     adjoints: int
@@ -41,17 +41,17 @@ def measure(inputs: RenderInputs, settings: RasterSettings) -> Footprint:
         inputs: torch tensors.
         settings: of the pictures.
     """
-    arrays = on_numpy(inputs)
+    arrays = numpy_inputs(inputs)
     images_bar = np.ones((len(arrays.body_q), settings.height, settings.width, 4), dtype=np.float32)
     render_adjoint(render(arrays, settings), images_bar)
     tracemalloc.start()
     try:
-        result, held, forward = _traced(lambda: render(arrays, settings))
-        adjoint, _kept, backward = _traced(lambda: render_adjoint(result, images_bar))
+        result, held_by_result, forward = _traced(lambda: render(arrays, settings))
+        adjoint, _held, backward = _traced(lambda: render_adjoint(result, images_bar))
     finally:
         tracemalloc.stop()
     adjoints = sum(getattr(adjoint, name).nbytes for name in present_inputs(adjoint))
-    return Footprint(held=held, forward=forward, backward=held + backward, adjoints=adjoints)
+    return Footprint(held_by_result=held_by_result, forward=forward, backward=held_by_result + backward, adjoints=adjoints)
 
 
 def _traced(function: Callable[[], object]) -> tuple[object, int, int]:

@@ -34,8 +34,8 @@ class Launches:
     arrays: int
 
     @property
-    def number(self) -> int:
-        """All launches."""
+    def total(self) -> int:
+        """Number of all launches."""
         return sum(self.counts.values())
 
     @property
@@ -111,7 +111,7 @@ class LaunchCost:
 
     def of(self, launches: Launches) -> float:
         """Of all launches of a call [s]."""
-        return self.launch * launches.number + self.array * launches.arrays
+        return self.launch * launches.total + self.array * launches.arrays
 
 
 @ti.kernel

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.raster.passes import make_passes
 from benchmarks.raster.scenes import make_inputs, sphere
 from benchmarks.raster.speed import AGGREGATIONS
-from benchmarks.table import Table, number, times
+from benchmarks.table import Table, format_number, format_ratio
 from benchmarks.timing import best_times
 from ti_render import RasterSettings, RenderInputs, render
 from ti_render.photoreal import Variant, choose_variant
@@ -27,7 +27,7 @@ from ti_sim.base.errors import UserError
 SAMPLES = 16
 SPHERE_ALBEDO = 0.8  # uniform, so that the two pictures can be compared
 GRADIENT_PARAMETERS = ("part0.vertex_positions", "part0.vertex_normals", "part0.vertex_color", "sun0.irradiance.value")
-# Direct light only; which gradients each omits.
+# Direct light only; whether gradients of silhouettes are included.
 INTEGRATORS = {
     "prb": ({"type": "prb", "max_depth": 2, "hide_emitters": True}, "without silhouettes"),
     "direct": ({"type": "direct", "hide_emitters": True}, "without silhouettes"),
@@ -42,11 +42,16 @@ FORWARD_INTEGRATOR = ("path", {"type": "path", "max_depth": 2, "hide_emitters": 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The table, and how many times longer Mitsuba takes than SoftRas with Phong (None: not measured)."""
+    """Comparison with Mitsuba.
+
+    Attributes:
+        table: times of both renderers.
+        forward_ratio, backward_ratio: Mitsuba's times over those of SoftRas with Phong; None where not measured.
+    """
 
     table: Table
-    forward: float | None
-    backward: float | None
+    forward_ratio: float | None
+    backward_ratio: float | None
 
 
 def compare(pixels: int, faces: int, *, repeats: int, quick: bool) -> Comparison:
@@ -103,7 +108,7 @@ def _integrators(variant: Variant, quick: bool) -> tuple[str, dict[str, Mapping[
 def _add(table: Table, name: str, gradients: str, kinds: Mapping[str, float], base: Mapping[str, float]) -> None:
     cells = []
     for kind in base:
-        cells += [number(kinds[kind] * 1e3), times(kinds[kind] / base[kind])] if kind in kinds else ["", ""]
+        cells += [format_number(kinds[kind] * 1e3), format_ratio(kinds[kind] / base[kind])] if kind in kinds else ["", ""]
     table.add(name, gradients, *cells)
 
 
@@ -116,7 +121,7 @@ def _remark(table: Table, variant: Variant, version: str, difference: float) -> 
     table.remarks.append(
         f"Mitsuba {version}, variant {_variant_text(variant)}. The sphere is ideally diffuse and one-coloured, convex, without "
         "ground: nothing casts a shadow on anything. Mitsuba has no highlights here; Phong's are computed. Not timed on "
-        "Mitsuba's side: building the scene and its acceleration structure, which moved vertices ask for anew. Its gradients: "
+        "Mitsuba's side: building the scene and its acceleration structure, which moved vertices make necessary. Its gradients: "
         "positions, normals and colours of the corners, and the light's intensity; here: every input. "
         f"On the sphere, the pictures (SoftRas, Lambert, 3 x 3 samples) differ by {100 * difference:.1f} % of their mean."
     )
@@ -137,7 +142,7 @@ def _our_times(inputs: RenderInputs, settings: RasterSettings, repeats: int) -> 
 
 
 def _scene(mitsuba: Any, inputs: RenderInputs, settings: RasterSettings) -> Any:
-    """The same scene, loaded."""
+    """The scene of the inputs as a Mitsuba scene."""
     mitsuba.set_log_level(mitsuba.LogLevel.Error)
     camera = row(inputs.camera, 0, 1)
     film = film_of(camera, None, settings.width, settings.height)

@@ -17,7 +17,7 @@ from ti_sim.base.runtime import ti
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairCounts:
     """Numbers of pixel-face pairs of a result, by their treatment in the rasteriser.
 
     Attributes:
@@ -28,7 +28,7 @@ class Pairs:
         outside: outside it with D above zero.
         blended: whose colour the forward pass computes; DIB-R: pixels that show a face.
         coloured: whose colour the backward pass needs (the forward pass does not know later occluders).
-        moving_distance: whose distance to the boundary has an adjoint in the colour. (Terms of silhouettes are not counted.)
+        distance_adjoint: whose distance to the boundary has an adjoint in the colour. (Terms of silhouettes are not counted.)
     """
 
     visited: int
@@ -38,7 +38,7 @@ class Pairs:
     outside: int
     blended: int
     coloured: int
-    moving_distance: int
+    distance_adjoint: int
 
     @property
     def covered(self) -> int:
@@ -46,7 +46,7 @@ class Pairs:
         return self.inside + self.outside
 
 
-VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, MOVING_DISTANCE = range(8)
+VISITED, NEAR, INSIDE, BAND, OUTSIDE, BLENDED, COLOURED, DISTANCE_ADJOINT_PAIRS = range(8)
 # Columns of the workspace of a pixel: least depth so far, 1 for a pixel that lies inside a face.
 DEPTH, COVERED, WORKSPACE = 0, 1, 2
 
@@ -58,7 +58,7 @@ class CountingPass(TilePass):
     faces: Any
     nearest_only: Any
     backward: Any
-    pixels: Any
+    workspace: Any
     counts: Any
 
     @ti.func
@@ -67,7 +67,7 @@ class CountingPass(TilePass):
         if ti.static(not self.backward):
             inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
             depth, _g, _b = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, self.nearest_only)
-            self.pixels[pixel.index, DEPTH], self.pixels[pixel.index, COVERED] = depth, 0.0
+            self.workspace[pixel.index, DEPTH], self.workspace[pixel.index, COVERED] = depth, 0.0
 
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
@@ -78,13 +78,13 @@ class CountingPass(TilePass):
         _r, z = perspective(fragment.barycentrics, face.triangle.inverse_depths)
         shaded = 0
         if covered and self.nearest_only == 0:
-            if (self.pixels[i, DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent > ti.static(min_exponent()):
+            if (self.workspace[i, DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent > ti.static(min_exponent()):
                 shaded = 1
         if ti.static(self.backward):
             if covered:
                 self.counts[COLOURED] += shaded
                 if fragment.log_derivative > 0 and shaded == 1:
-                    self.counts[MOVING_DISTANCE] += 1
+                    self.counts[DISTANCE_ADJOINT_PAIRS] += 1
         else:
             self.counts[VISITED] += 1
             if fragment.inside == 0 and fragment.barycentrics.sum() > 0:
@@ -96,40 +96,43 @@ class CountingPass(TilePass):
                     self.counts[BAND] += 1
                 self.counts[BLENDED] += shaded
                 if shaded == 1:
-                    self.pixels[i, DEPTH] = ti.min(self.pixels[i, DEPTH], z + fragment.tail_exponent / tile.inverse_temperature)
-                self.pixels[i, COVERED] = ti.max(self.pixels[i, COVERED], fragment.inside)
+                    self.workspace[i, DEPTH] = ti.min(
+                        self.workspace[i, DEPTH], z + fragment.tail_exponent / tile.inverse_temperature
+                    )
+                self.workspace[i, COVERED] = ti.max(self.workspace[i, COVERED], fragment.inside)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
         """DIB-R gives a pixel one colour."""
         if ti.static(self.backward):
-            if self.nearest_only == 1 and self.pixels[pixel.index, COVERED] > 0:
+            if self.nearest_only == 1 and self.workspace[pixel.index, COVERED] > 0:
                 self.counts[BLENDED] += 1
                 self.counts[COLOURED] += 1
 
 
 @kernel
 def count_kernel(
-    faces: Faces, tiles: Tiles, width: int, height: int, nearest_only: int, pixels: ti.types.ndarray(), counts: ti.types.ndarray()
+    faces: Faces, tiles: Tiles, width: int, height: int, nearest_only: int, workspace: ti.types.ndarray(),
+    counts: ti.types.ndarray()
 ):  # fmt: skip
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
     Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 2] (workspace) and adds to counts [8]
-    int32 (see ``Pairs``). A first traversal of the faces is the forward pass, a second one, which reads the least depths,
+    int32 (see ``PairCounts``). A first traversal of the faces is the forward pass, a second one, which reads the least depths,
     the backward pass. No adjoint: integers.
     """
-    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, False, pixels, counts))
-    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, True, pixels, counts))
+    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, False, workspace, counts))
+    walk(faces, tiles, width, height, CountingPass(faces, nearest_only, True, workspace, counts))
 
 
-def count_pairs(result: RenderResult) -> Pairs:
+def count_pairs(result: RenderResult) -> PairCounts:
     """Pixel-face pairs of a result in torch tensors, without ground."""
     layer, settings = result.layer, result.settings
     samples = settings.antialias
     device = result.images.device
-    counts = torch.zeros(len(fields(Pairs)), dtype=torch.int32, device=device)
-    pixels = torch.empty(max(layer.occupied, 1) * layer.tiles.side**2, WORKSPACE, dtype=torch.float32, device=device)
+    counts = torch.zeros(len(fields(PairCounts)), dtype=torch.int32, device=device)
+    workspace = torch.empty(max(layer.occupied, 1) * layer.tiles.side**2, WORKSPACE, dtype=torch.float32, device=device)
     count_kernel(
-        layer.faces, layer.tiles, samples * settings.width, samples * settings.height, int(layer.nearest_only), pixels, counts
+        layer.faces, layer.tiles, samples * settings.width, samples * settings.height, int(layer.nearest_only), workspace, counts
     )
-    return Pairs(*counts.tolist())
+    return PairCounts(*counts.tolist())

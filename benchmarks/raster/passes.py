@@ -26,8 +26,8 @@ def make_passes(inputs: RenderInputs, settings: RasterSettings, *, columns: bool
     images_bar = torch.ones_like(result.images)
     passes: Passes = {"forward": lambda: render(inputs, settings), "backward": lambda: render_adjoint(result, images_bar)}
     if columns:
-        looks, geometry = look_tangents(inputs), geometry_tangents(inputs)
-        passes["looks"] = lambda: render_jvp(result, looks)
+        appearance, geometry = appearance_tangents(inputs), geometry_tangents(inputs)
+        passes["appearance"] = lambda: render_jvp(result, appearance)
         passes["geometry"] = lambda: render_jvp(result, geometry)
     return passes
 
@@ -36,7 +36,7 @@ def _zeros(inputs: RenderInputs, *names: str) -> dict[str, torch.Tensor]:
     return {name: getattr(inputs, name).new_zeros(COLUMNS, *getattr(inputs, name).shape) for name in names}
 
 
-def look_tangents(inputs: RenderInputs) -> dict[str, torch.Tensor]:
+def appearance_tangents(inputs: RenderInputs) -> dict[str, torch.Tensor]:
     """Tangents of 8 rendering parameters: ambient light, direction of the light (2), its intensity, the body's red and green,
     specular, shininess."""
     tangents = _zeros(inputs, "ambient", "directional", "albedo", "material")

@@ -10,19 +10,19 @@ from benchmarks.raster.passes import make_passes
 from benchmarks.raster.published import GRADSIM_RATES
 from benchmarks.raster.scenes import make_inputs, surface_of, tetrahedra_box
 from benchmarks.raster.speed import AGGREGATIONS
-from benchmarks.table import Table, number, times
+from benchmarks.table import Table, format_number, format_ratio
 from benchmarks.timing import best_times
 from ti_render import render
 
 PIXELS = 128
-SIDE = 1.3  # m, of the cube
+CUBE_SIDE = 1.3  # m, of the cube
 CELLS = {
     100: (5, 2, 2), 200: (5, 4, 2), 400: (5, 4, 4), 1000: (8, 5, 5), 2000: (10, 8, 5), 5000: (10, 10, 10), 10000: (20, 10, 10),
 }  # fmt: skip
 
 
 def rates_table(counts: Sequence[int], *, repeats: int) -> Table:
-    """Rates of cubes of these numbers of tetrahedra (keys of ``CELLS``)."""
+    """Rates of cubes of ``counts`` tetrahedra each (keys of ``CELLS``)."""
     result = Table(
         f"Surfaces of tetrahedral meshes at {PIXELS} x {PIXELS} pixels, Phong (pictures/s)",
         ("tetrahedra", "faces", "covered", "SoftRas forward", "SoftRas backward", "DIB-R forward", "DIB-R backward",
@@ -31,8 +31,8 @@ def rates_table(counts: Sequence[int], *, repeats: int) -> Table:
     for count in counts:
         vertices, tetrahedra = tetrahedra_box(*CELLS[count])
         if len(tetrahedra) != count:
-            raise RuntimeError(f"the cube has {len(tetrahedra)} tetrahedra instead of {count}: this measures something else")
-        mesh = surface_of(SIDE * vertices @ _view_rotation().T, tetrahedra)
+            raise RuntimeError(f"the cube has {len(tetrahedra)} tetrahedra instead of {count}: the table would have another size")
+        mesh = surface_of(CUBE_SIDE * vertices @ _view_rotation().T, tetrahedra)
         functions, covered_fraction = {}, 0.0
         for name in AGGREGATIONS:
             inputs, settings = make_inputs(mesh, PIXELS, aggregation=name)
@@ -43,16 +43,21 @@ def rates_table(counts: Sequence[int], *, repeats: int) -> Table:
         backward = 1 / (1 / physics_and_rendering - 1 / physics)
         result.add(
             f"{count:,}", f"{len(mesh[1]):,}", f"{100 * covered_fraction:.0f} %",
-            *(number(rates[name, kind]) for name in AGGREGATIONS for kind in ("forward", "backward")),
-            f"{forward:,.0f}", f"{physics_and_rendering:,.0f}", number(backward), times(rates["softras", "forward"] / forward),
-            times(rates["softras", "backward"] / backward),
+            *(format_number(rates[name, kind]) for name in AGGREGATIONS for kind in ("forward", "backward")),
+            f"{forward:,.0f}", f"{physics_and_rendering:,.0f}", format_number(backward),
+            format_ratio(rates["softras", "forward"] / forward),
+            format_ratio(rates["softras", "backward"] / backward),
         )  # fmt: skip
     result.remarks.append(
-        "Cubes of 5 tetrahedra a cell; what is drawn are their surfaces. gradSim: Table 4 (right) of the paper (Jatavallabhula "
-        "et al., ICLR 2021), in Hz, not of this run. Its rasterisers run on CUDA only, so these are rates of a GPU; the paper "
-        "names neither the GPU nor the size of the pictures for this table (elsewhere a laptop with an Intel i7 and a GeForce "
-        "GTX 1060, and a V100). DR alone: what the rates of physics and rendering together (DP + DR) and of physics alone leave "
-        "for the rendering; the last two columns are to forward and to this."
+        "Cubes of 5 tetrahedra a cell, whose surfaces are drawn. gradSim: Table 4 (right) of the paper (Jatavallabhula et al., "
+        "ICLR "
+        "2021), in Hz, not of this run. Its rasterisers run on CUDA only, so these are rates of a GPU; the paper names neither "
+        "the "
+        "GPU nor the size of the pictures for this table (elsewhere a laptop with an Intel i7 and a GeForce GTX 1060, and a "
+        "V100). "
+        "DR alone: rate of the rendering, computed from the rates of physics and rendering together (DP + DR) and of physics "
+        "alone. "
+        "The last two columns are ratios to gradSim's forward pass and to DR alone."
     )
     return result
 

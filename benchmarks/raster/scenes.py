@@ -24,7 +24,7 @@ COVERAGE = 0.40  # of the picture, by the sphere
 DISTANCE = 2.7  # m, from the camera to the middle of the sphere of radius 1 m
 SOFTNESS = 1e-4  # sigma and gamma
 NEAR, FAR = 1.0, 100.0  # m
-DIRECTION = (-1.0, 0.5, -0.7)  # in which the light travels
+LIGHT_DIRECTION = (-1.0, 0.5, -0.7)  # in which the light travels
 SHININESS = 32.0
 
 
@@ -89,9 +89,9 @@ def tetrahedra_box(columns: int, rows: int, layers: int) -> tuple[np.ndarray, np
 
 def surface_of(vertices: np.ndarray, tetrahedra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] and faces [F, 3] of the surface of tetrahedra [E, 4], oriented outwards."""
-    opposite = [(3, (0, 1, 2)), (2, (0, 1, 3)), (1, (0, 2, 3)), (0, (1, 2, 3))]
-    faces = np.concatenate([tetrahedra[:, face] for _, face in opposite])
-    opposite_vertex = np.concatenate([tetrahedra[:, vertex] for vertex, _ in opposite])
+    opposite_vertices = [(3, (0, 1, 2)), (2, (0, 1, 3)), (1, (0, 2, 3)), (0, (1, 2, 3))]
+    faces = np.concatenate([tetrahedra[:, face] for _, face in opposite_vertices])
+    opposite_vertex = np.concatenate([tetrahedra[:, vertex] for vertex, _ in opposite_vertices])
     _, first, count = np.unique(np.sort(faces, axis=1), axis=0, return_index=True, return_counts=True)
     surface_faces = np.sort(first[count == 1])
     faces, opposite_vertex = faces[surface_faces], opposite_vertex[surface_faces]
@@ -135,14 +135,14 @@ def make_inputs(
         albedo=colour,
         ambient=torch.full((1, 3), 0.3, **tensor_options),
         background=torch.ones(1, 2, 3, **tensor_options),
-        directional=torch.tensor([[[*DIRECTION, 0.7, 0.7, 0.7]]], **tensor_options),
+        directional=torch.tensor([[[*LIGHT_DIRECTION, 0.7, 0.7, 0.7]]], **tensor_options),
         material=torch.tensor([[[0.2, 0.2, 0.2, SHININESS]]], **tensor_options),
     )
     options = {"shading": "phong", "sigma": SOFTNESS, "gamma": SOFTNESS, "near": NEAR, "far": FAR, **options}
     return inputs, RasterSettings(width=pixels, height=pixels, **options)
 
 
-def on_numpy(inputs: RenderInputs) -> RenderInputs:
+def numpy_inputs(inputs: RenderInputs) -> RenderInputs:
     """The same inputs as numpy arrays."""
     mesh = replace(inputs.mesh, **_as_numpy(inputs.mesh))
     return replace(inputs, **_as_numpy(inputs), mesh=mesh)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from benchmarks.raster.footprint import Footprint
 from benchmarks.raster.mitsuba import Comparison
-from benchmarks.raster.speed import AGGREGATIONS, Speed
-from benchmarks.table import Table, number
+from benchmarks.raster.speed import AGGREGATIONS, PassTimes
+from benchmarks.table import Table, format_number
 
 FORWARD_MS, BACKWARD_MS = 3.0, 8.0  # ms
 SIZE_RATIO, BATCH_RATIO, JACOBIAN_RATIO = 4.0, 8.0, 3.0  # times
@@ -16,14 +16,15 @@ MITSUBA_RATIO = 3.0  # times faster
 
 
 def targets_table(
-    small: Mapping[str, Speed], large: Mapping[str, Speed], eight: Mapping[str, Speed], memory: Mapping[str, Footprint],
+    small: Mapping[str, PassTimes], large: Mapping[str, PassTimes], eight_pictures: Mapping[str, PassTimes],
+    memory: Mapping[str, Footprint],
     pixels: int, comparison: Comparison,
 ) -> Table:  # fmt: skip
     """The targets.
 
     Args:
         small, large: times at 128 and at 256 pixels, by aggregation.
-        eight: times of eight pictures of 128 pixels.
+        eight_pictures: times of eight pictures of 128 pixels.
         memory: of one picture of ``pixels`` x ``pixels``.
         pixels: side of that picture.
         comparison: with Mitsuba.
@@ -37,11 +38,11 @@ def targets_table(
         "backward, ms": (BACKWARD_MS, lambda n: small[n].backward * 1e3),
         "forward at 256 px / at 128 px": (SIZE_RATIO, lambda n: large[n].forward / small[n].forward),
         "backward at 256 px / at 128 px": (SIZE_RATIO, lambda n: large[n].backward / small[n].backward),
-        "forward of 8 / of one": (BATCH_RATIO, lambda n: eight[n].forward / small[n].forward),
-        "backward of 8 / of one": (BATCH_RATIO, lambda n: eight[n].backward / small[n].backward),
-        "picture and 8 looks / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian("looks")),
-        "8 looks alone / picture": (JACOBIAN_RATIO, lambda n: small[n].looks / small[n].forward),
-        "picture and 8 of geometry / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian("geometry")),
+        "forward of 8 / of one": (BATCH_RATIO, lambda n: eight_pictures[n].forward / small[n].forward),
+        "backward of 8 / of one": (BATCH_RATIO, lambda n: eight_pictures[n].backward / small[n].backward),
+        "picture and 8 looks / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian_ratio("appearance")),
+        "8 looks alone / picture": (JACOBIAN_RATIO, lambda n: small[n].appearance / small[n].forward),
+        "picture and 8 of geometry / picture": (JACOBIAN_RATIO, lambda n: small[n].jacobian_ratio("geometry")),
         "8 of geometry alone / picture": (JACOBIAN_RATIO, lambda n: small[n].geometry / small[n].forward),
         f"forward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].forward / pixels**2),
         f"forward and backward, bytes a pixel at {pixels} px": (PIXEL_BYTES, lambda n: memory[n].backward / pixels**2),
@@ -49,12 +50,12 @@ def targets_table(
     for what, (limit, measured) in rows.items():
         cells = [cell for name in AGGREGATIONS for cell in _cells(measured(name), limit)]
         result.add(what, f"{limit:g}", *cells)
-    for kind, ratio in (("forward", comparison.forward), ("backward", comparison.backward)):
+    for kind, ratio in (("forward", comparison.forward_ratio), ("backward", comparison.backward_ratio)):
         # This target is a lower bound: its inverse makes smaller values better in every row.
         cells = ("not measured", "") if ratio is None else _cells(1 / ratio, 1 / MITSUBA_RATIO)
-        result.add(f"{kind} / Mitsuba's with 16 samples", number(1 / MITSUBA_RATIO, 2), *cells, "", "")
+        result.add(f"{kind} / Mitsuba's with 16 samples", format_number(1 / MITSUBA_RATIO, 2), *cells, "", "")
     return result
 
 
 def _cells(value: float, limit: float) -> tuple[str, str]:
-    return number(value), f"{100 * value / limit:.0f} %"
+    return format_number(value), f"{100 * value / limit:.0f} %"
