@@ -8,7 +8,7 @@ import numpy as np
 
 from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Scene, Surface
 
-BALLS_PER_SIDE = 5  # balls
+BALLS_PER_SIDE = 5
 SPACING = 0.12  # m
 ORANGE, TEAL = (0.85, 0.4, 0.08), (0.1, 0.45, 0.5)
 

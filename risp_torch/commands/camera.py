@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import number, picture_size
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
@@ -16,7 +16,7 @@ from ti_sim.base.rules import Count, Positive
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """board with PICTURES, --board, --square, --marker, --dictionary, --lens; pose with --points, --size and the lens; --out."""
     parser.add_argument(
-        "method", choices=("board", "pose"), help="from pictures of a board, or from points whose places are known"
+        "method", choices=("board", "pose"), help="from pictures of a board, or from points of known position"
     )
     parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="of board: PNG or JPEG files of one size, three or more")
     parser.add_argument("--out", required=True, metavar="FILE.json", help="the cameras, as --camera-file reads them")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pose.add_argument("--points", metavar="FILE.csv", help="lines x,y,z,u,v: points [m] and pixels from the upper left corner")
     pose.add_argument("--size", type=picture_size, metavar="PIXELS|WxH", help="size of the picture [px]")
     pose.add_argument("--focal", type=number(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
-    pose.add_argument("--camera-file", metavar="FILE", help="a camera whose focal length, centre and lens this one has")
+    pose.add_argument("--camera-file", metavar="FILE", help="a camera with the focal length, centre and lens to use")
     pose.add_argument("--below-ground", action="store_true", help="accept a camera below z = 0 and all points")
     pose.add_argument("--free-focal", action="store_true", help="estimate the focal length though one is given")
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     _print_estimates(estimates)
     print(f"written: {options.out}")
     next_command = ("risp", "invert", "SCENE", "--camera-file", options.out, "--video", "FILE", "--unknown", "NAME")
-    print_closing(options.out, next_command=next_command)
+    print_next_steps(options.out, next_command=next_command)
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import (
     add_bounds_argument,
     add_prior_argument,
@@ -84,7 +84,7 @@ def _check_gradient(options: argparse.Namespace) -> int:
     print(format_table(rows, ["unknown", "gradient", "central difference", "relative", ""]))
     all_correct = all(check.ok for check in checks)
     wider_steps = () if all_correct and options.gradient == ADJOINT_STEP else ("--gradient", "1e-3")
-    print_closing(next_command=("risp", "check", options.scene, *wider_steps))
+    print_next_steps(next_command=("risp", "check", options.scene, *wider_steps))
     return 0 if all_correct else 1
 
 
@@ -121,7 +121,7 @@ def _predict(options: argparse.Namespace) -> int:
     _print_prediction(prediction)
     print(f"written: {folder.path}/observability.png, result.json")
     next_command = ("risp", "invert", options.scene, "--video", "FILE", "--unknown", *unknown)
-    print_closing(folder.path / "observability.png", next_command=next_command)
+    print_next_steps(folder.path / "observability.png", next_command=next_command)
     return 1 if options.strict and not all(prediction.bars.observable) else 0
 
 

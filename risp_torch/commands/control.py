@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_scene, make_scene_of_network, number
 from ti_sim.base.rules import Count, FromZero, Seed
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         error_text = f"error {100 * error:.2f} % of the size" if error == error else "no error known"
         print(f"{title}: {error_text}, loss {history.losses[index]:.4e}")
     print(f"written: {result.folder} ({result.seconds:.1f} s, {min(history.seconds):.2f} s an iteration)")
-    print_closing(result.folder / "curves.png", result.folder / "strip.png")
+    print_next_steps(result.folder / "curves.png", result.folder / "strip.png")
     return 0
 
 

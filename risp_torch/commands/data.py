@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from ti_sim.base.errors import UserError
 
 
@@ -42,7 +42,7 @@ def _list(options: argparse.Namespace) -> int:
         for name, data_set in DATA_SETS.items()
     ]
     print(format_table(rows, ["data set", "what it is", "licence", "size", "where"]))
-    print_closing(next_command=("risp", "data", "fetch", "NAME"))
+    print_next_steps(next_command=("risp", "data", "fetch", "NAME"))
     return 0
 
 
@@ -80,7 +80,7 @@ def _fetch(options: argparse.Namespace) -> int:
     print(f"{download_text}\nfolder: {fetched.folder}")
     if options.out:
         print(f"to use it from there: export {FOLDER_VARIABLE}={fetched.folder.parent.resolve()}")
-    print_closing(licence, fetched.folder)
+    print_next_steps(licence, fetched.folder)
     return 0
 
 
@@ -105,7 +105,7 @@ def _errors(options: argparse.Namespace) -> int:
             ["median of |error|", quantity, "", "", "", median_text, f"{covered_count} of {bar_count}" if bar_count else "-"]
         )
     print(format_table(table_rows, ["film", "quantity", "truth", "estimate", "error bar", "error", "bar holds truth"]))
-    print_closing(next_command=("risp", "show", f"{options.results}/FILM"))
+    print_next_steps(next_command=("risp", "show", f"{options.results}/FILM"))
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number, side_of
 from ti_sim.base.rules import Count, Seed
 
@@ -54,7 +54,7 @@ def _verify(folder: str) -> int:
     for name, fault in faults.items():
         print(f"{name} {fault}")
     print(f"{folder}: {len(faults)} bad files" if faults else f"{folder}: every file is unchanged")
-    print_closing(f"{folder}/pictures.png", next_command=() if faults else ("risp", "train", "SCENE", "--data", folder))
+    print_next_steps(f"{folder}/pictures.png", next_command=() if faults else ("risp", "train", "SCENE", "--data", folder))
     return 1 if faults else 0
 
 
@@ -74,7 +74,7 @@ def _generate(options: argparse.Namespace) -> int:
     _print_summary(summary, settings)
     if summary.complete:
         pictures = [summary.folder / file_name for file_name in ("pictures.png", "derivatives.png")]
-        print_closing(*pictures, next_command=("risp", "train", options.scene, "--data", summary.folder))
+        print_next_steps(*pictures, next_command=("risp", "train", options.scene, "--data", summary.folder))
     return 0
 
 

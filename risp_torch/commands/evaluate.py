@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, Seed
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"written: {folder.path}/result.json, sheet-RENDERER-NETWORK.png")
     sheets = [folder.path / f"sheet-{renderer}-0.png" for renderer in results]
     loss_arguments = ("--loss", "risp", "--network", options.network[0], "--video", "FILE")
-    print_closing(*sheets, next_command=("risp", "invert", options.scene, *loss_arguments, "--unknown", "NAME"))
+    print_next_steps(*sheets, next_command=("risp", "invert", options.scene, *loss_arguments, "--unknown", "NAME"))
     return 0
 
 

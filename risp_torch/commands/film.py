@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import number, picture_size
 from risp_torch.files.film.curves import CURVES
 from ti_sim.base.errors import UserError
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"written: {options.out} ({len(frames)} pictures of {size_text})")
     cut_command = ("risp", "film", options.video, "--out", "DIR")
     invert_command = ("risp", "invert", "SCENE", "--video", options.out, "--unknown", "NAME")
-    print_closing(sheet, next_command=invert_command if options.out else cut_command)
+    print_next_steps(sheet, next_command=invert_command if options.out else cut_command)
     return 0
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
 from risp_torch.commands.estimates import print_inversion
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_losses
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import (
     add_bounds_argument,
     add_prior_argument,
@@ -72,17 +72,17 @@ def run(options: argparse.Namespace) -> int:
     except FinishedError as finished:
         record = RunFolder(Path(options.out), {}).read_result()
         print("\n".join([*record.get("doubts", []), f"risp invert: {finished}"]))
-        _print_closing(options)
+        _print_next_steps(options)
         return _exit_status(options, record.get("converged"), record.get("fits"))
     print_inversion(result)
-    _print_closing(options)
+    _print_next_steps(options)
     return _exit_status(options, result.converged, result.fits)
 
 
-def _print_closing(options: argparse.Namespace) -> None:
+def _print_next_steps(options: argparse.Namespace) -> None:
     """Print the last line of a finished run."""
     pictures = [Path(options.out) / name for name in ("strip.png", "error_bars.png")]
-    print_closing(*(path for path in pictures if path.exists()), next_command=("risp", "show", options.out))
+    print_next_steps(*(path for path in pictures if path.exists()), next_command=("risp", "show", options.out))
 
 
 def _unused_frame_sentences(options: argparse.Namespace, scene: Any) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from risp_torch.commands.closing import print_closing
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number
 from risp_torch.inversion.diagnostics.landscape import Points
 
@@ -78,5 +78,5 @@ def run(options: argparse.Namespace) -> int:
         print(f"the loss is the same everywhere: {' and '.join(names)} leaves no trace in this film")
     print(f"lowest loss {losses[minimum_index]:.4e} at " + ", ".join(f"{name} = {value:.5g}" for name, value in minimum.items()))
     print(f"written: {folder.path}/landscape.png, landscape.npz")
-    print_closing(picture, next_command=("risp", "check", options.scene, "--unknown", *names))
+    print_next_steps(picture, next_command=("risp", "check", options.scene, "--unknown", *names))
     return 0

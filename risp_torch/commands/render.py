@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
 from ti_sim.base.rules import Count, FromZero, Seed
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         json_path = re.sub(r"\.png$", ".json", out, flags=re.IGNORECASE)
         write_text(json_path, _appearances_json(scene, options, parameters, psi))
         print(f"written: {json_path} ({parameters.size} numbers of each appearance)")
-    print_closing(out, next_command=("risp", "simulate", options.scene))
+    print_next_steps(out, next_command=("risp", "simulate", options.scene))
     return 0
 
 

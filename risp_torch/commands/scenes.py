@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 
 
 def run(options: argparse.Namespace) -> int:
@@ -20,5 +20,5 @@ def run(options: argparse.Namespace) -> int:
             print(f"{'':15s} unknown: {', '.join(scene.unknowns)}")
         if name in controlled_scenes:
             print(f"{'':15s} driven by a network: {load_control(name, scene).controlled_parameter} (risp control)")
-    print_closing(next_command=("risp", "simulate", "SCENE"))
+    print_next_steps(next_command=("risp", "simulate", "SCENE"))
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from ti_sim.base.errors import UserError
 
 MIN_VARIANCE_FRACTION = 0.005  # components with a smaller fraction of an unknown's variance are not listed
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     for kind, title in (("unobservable", "not visible in this film"), ("assumptions", "assumption"), ("remarks", "note")):
         for sentence in record.get(kind, []):
             print(f"{title}: {sentence}")
-    print_closing(Path(options.folder) / "result.json", next_command=("risp", "simulate", "SCENE", "--from", options.folder))
+    print_next_steps(Path(options.folder) / "result.json", next_command=("risp", "simulate", "SCENE", "--from", options.folder))
     return 0
 
 

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.closing import print_closing
 from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_appearance, mitsuba_settings
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_scene, number
 from risp_torch.files.video import Quality
 
@@ -61,7 +61,7 @@ def film(scene: Any, options: argparse.Namespace, start_time: float) -> int:
     folder.write_result({"schema": 1, "scene": scene.name, "frames": scene.frames + 1, "seconds": seconds})
     print(f"written: {folder.path}/video.mp4, states.npz, strip.png ({seconds:.1f} s)")
     next_command = ("risp", "invert", options.scene, "--video", folder.path / "video.mp4", "--unknown", "NAME")
-    print_closing(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
+    print_next_steps(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
     return 0
 
 
@@ -103,7 +103,7 @@ def film_with_mitsuba(scene: Any, options: argparse.Namespace, start_time: float
         "--unknown",
         "NAME",
     )
-    print_closing(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
+    print_next_steps(folder.path / "strip.png", folder.path / "video.mp4", next_command=next_command)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from risp_torch.commands.closing import print_closing
+from risp_torch.commands.next_steps import print_next_steps
 from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
 from ti_sim.base.rules import Count, NotNegative, Positive, Seed, UnitInterval
 
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"trained with {loss_text}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
     print(f"curves: tensorboard --logdir {path.parent}/tensorboard")
     pictures = [path.parent / name for name in ("predictions.png", "training.png")]
-    print_closing(*pictures, next_command=("risp", "evaluate", options.scene, "--network", path))
+    print_next_steps(*pictures, next_command=("risp", "evaluate", options.scene, "--network", path))
     return 0
 
 

@@ -42,7 +42,7 @@ def estimate_actions(
     windows: Sequence[Window],
     settings: MotionFitSettings,
     *,
-    zeros: Sequence[str] | None = None,
+    encoder_offsets: Sequence[str] | None = None,
     progress: bool = False,
 ) -> ActionEstimate:
     """Estimate the actions between the frames of windows, with the scene's current parameters.
@@ -55,7 +55,7 @@ def estimate_actions(
         scene: links with motors, with the recordings' frame time.
         windows: windows of recordings of joints; recorded actions are not used.
         settings: with a ``JointNoise`` that has ``action``.
-        zeros: parameters: reading of each joint's encoder at coordinate 0.
+        encoder_offsets: parameters: reading of each joint's encoder at coordinate 0.
         progress: whether to show a progress bar.
 
     Raises:
@@ -66,7 +66,7 @@ def estimate_actions(
         raise UserError("actions are estimated with a prior: give a JointNoise with action, their standard deviation about zero")
     if not scene.motors:
         raise UserError(f"{scene.name} has no motors whose actions could be estimated: add them with add_motors")
-    motions = JointMotions(scene, windows, noise, zeros=zeros)
+    motions = JointMotions(scene, windows, noise, encoder_offsets=encoder_offsets)
     search = MotionSearch(motions, windows, NoUnknowns(), settings)
     solution, _, converged = search.run(progress=progress)
     starts, sd = motions.starts + solution.start_offsets, search.start_sd(search.normal_equations(solution))

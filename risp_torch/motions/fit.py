@@ -24,7 +24,7 @@ def fit_motions(
     bounds: dict[str, tuple] | None = None,
     priors: dict[str, Any] | None = None,
     scale: str | None = None,
-    zeros: Sequence[str] | None = None,
+    encoder_offsets: Sequence[str] | None = None,
     action_offsets: Sequence[str] | None = None,
     action_lag: str | None = None,
     progress: bool = False,
@@ -50,7 +50,7 @@ def fit_motions(
         settings: noise and search.
         bounds, priors: of unknowns, as of ``invert``.
         scale: parameter that measured lengths are multiples of, where they are not those of the scene; for poses.
-        zeros: parameters: reading of each joint's encoder at coordinate 0, by default 0; for joints.
+        encoder_offsets: parameters: reading of each joint's encoder at coordinate 0, by default 0; for joints.
         action_offsets: parameters, one for each motor, that are added to recorded actions [N or N m]; for joints.
         action_lag: parameter [s]: an action that acts at a time t is recorded at t + lag; for joints.
         progress: whether to show a progress bar.
@@ -59,7 +59,7 @@ def fit_motions(
         UserError: the recordings do not fit the scene, or an unknown has no bounds, or is the start of a body or joint.
     """
     growing = fit_growing_windows(
-        scene, windows, unknown, settings, bounds=bounds, priors=priors, scale=scale, zeros=zeros,
+        scene, windows, unknown, settings, bounds=bounds, priors=priors, scale=scale, encoder_offsets=encoder_offsets,
         action_offsets=action_offsets, action_lag=action_lag, progress=progress,
     )  # fmt: skip
     return conclude(growing, settings)

@@ -110,7 +110,7 @@ def fit_growing_windows(
     bounds: dict[str, tuple] | None = None,
     priors: dict[str, Any] | None = None,
     scale: str | None = None,
-    zeros: Sequence[str] | None = None,
+    encoder_offsets: Sequence[str] | None = None,
     action_offsets: Sequence[str] | None = None,
     action_lag: str | None = None,
     progress: bool = False,
@@ -128,13 +128,18 @@ def fit_growing_windows(
         windows: parts of recordings.
         unknown: names of parameters, or of entries.
         settings: noise and search.
-        bounds, priors, scale, zeros, action_offsets, action_lag, progress: as of ``fit_motions``.
+        bounds, priors, scale, encoder_offsets, action_offsets, action_lag, progress: as of ``fit_motions``.
         say: function that is called with a line of text after each fit.
 
     Raises:
         UserError: as of ``fit_motions``.
     """
-    instrument_parameters = {"scale": scale, "zeros": zeros, "action_offsets": action_offsets, "action_lag": action_lag}
+    instrument_parameters = {
+        "scale": scale,
+        "encoder_offsets": encoder_offsets,
+        "action_offsets": action_offsets,
+        "action_lag": action_lag,
+    }
     check_unknown(scene, windows, unknown, settings, instrument_parameters)
     unknowns = Unknowns.of(scene, list(unknown), bounds=bounds, priors=priors)
     guesses = first_guesses(unknowns, settings.first_guesses)

@@ -67,6 +67,6 @@ class JointRecording:
         coordinates, velocities, _ = np.polynomial.polynomial.polyfit(times / self.dt, self.joint_q[fit_frames], 2)
         return (coordinates, velocities / self.dt) if len(fit_frames) > 3 else (self.joint_q[frame], velocities / self.dt)
 
-    def travel(self, first: int, last: int) -> float:
+    def displacement(self, first: int, last: int) -> float:
         """Largest change of a coordinate between two frames [rad or m]."""
         return float(np.abs(self.joint_q[last] - self.joint_q[first]).max())

@@ -28,7 +28,7 @@ class JointMotions:
         scene: whose links have the recordings' names, with the recordings' frame time.
         windows: parts of recordings of joints.
         noise: standard deviations of the measurements.
-        zeros: D parameters that are added to simulated coordinates: the encoders' readings at coordinate 0; None for 0.
+        encoder_offsets: D parameters that are added to simulated coordinates: the encoders' readings at coordinate 0; None for 0.
         action_offsets, action_lag: of recorded actions (``RecordedActions``).
 
     Raises:
@@ -36,19 +36,19 @@ class JointMotions:
     """
 
     def __init__(
-        self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, zeros: Sequence[str] | None,
+        self, scene: Scene, windows: Sequence[Window], noise: JointNoise, *, encoder_offsets: Sequence[str] | None,
         action_offsets: Sequence[str] | None = None, action_lag: str | None = None,
     ) -> None:  # fmt: skip
-        check_joints(scene, windows, zeros)
+        check_joints(scene, windows, encoder_offsets)
         check_instruments(scene, action_offsets, action_lag)
         self.links = windows[0].recording.links
-        self.scene, self.windows, self.zeros = scene, windows, zeros
+        self.scene, self.windows, self.encoder_offsets = scene, windows, encoder_offsets
         self.frames = max(window.frames for window in windows)
         bodies = {body.name: k for k, body in enumerate(scene.bodies)}
         self._coordinate_columns = [coordinate_slices(scene.bodies)[bodies[name]].start for name in self.links]
         joints = [scene.bodies[bodies[name]] for name in self.links]
         self._start_parameters = [
-            (joint.parameter_names[joint.joint.coordinate], joint.parameter_names["rate"]) for joint in joints
+            (joint.parameter_names[joint.joint.coordinate_name], joint.parameter_names["rate"]) for joint in joints
         ]
         self.start_names = frozenset(name for names in self._start_parameters for name in names)
         self.target = np.full((len(windows), self.frames, len(self.links), 1), np.nan)
@@ -84,12 +84,13 @@ class JointMotions:
         """As ``MeasuredMotions.simulate``."""
         num_joints = len(self.links)
         inputs, start_rows = dict(values), tensor(starts)
-        zeros = start_rows.new_zeros(len(start_rows), num_joints)
-        if self.zeros is not None:
-            offsets = [tensor(values.get(name, self.scene.table[name].value)) for name in self.zeros]
-            zeros = torch.stack([offset.expand(len(start_rows)) for offset in offsets], dim=1)
+        encoder_offsets = start_rows.new_zeros(len(start_rows), num_joints)
+        if self.encoder_offsets is not None:
+            offsets = [tensor(values.get(name, self.scene.table[name].value)) for name in self.encoder_offsets]
+            encoder_offsets = torch.stack([offset.expand(len(start_rows)) for offset in offsets], dim=1)
         for k, (coordinate_name, velocity_name) in enumerate(self._start_parameters):
-            inputs[coordinate_name], inputs[velocity_name] = start_rows[:, k] - zeros[:, k], start_rows[:, num_joints + k]
+            inputs[coordinate_name] = start_rows[:, k] - encoder_offsets[:, k]
+            inputs[velocity_name] = start_rows[:, num_joints + k]
         actions = None
         if self._recorded_actions is not None:
             actions = self._recorded_actions.of(
@@ -101,7 +102,7 @@ class JointMotions:
             joint_q = self.scene.rollout(inputs, frames=self.frames - 1, actions=actions).joint_q
         except DivergenceError:
             return np.full((len(starts), self.frames, num_joints, 1), np.nan)
-        return (joint_q[..., self._coordinate_columns] + zeros[:, None])[..., None].double().cpu().numpy()
+        return (joint_q[..., self._coordinate_columns] + encoder_offsets[:, None])[..., None].double().cpu().numpy()
 
     def actions(self, starts: np.ndarray) -> np.ndarray:
         """Actions [M, T - 1, A] of starts [M, S], where they are unknown; NaN behind the end of a shorter window."""
@@ -123,7 +124,7 @@ def broadcast_numbers(number_or_numbers: Any, count: int, name: str) -> np.ndarr
     return np.broadcast_to(numbers, count).copy()
 
 
-def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] | None) -> None:
+def check_joints(scene: Scene, windows: Sequence[Window], encoder_offsets: Sequence[str] | None) -> None:
     """Raise a UserError if recordings of joints do not fit the scene (``JointMotions``)."""
     if not windows or not all(isinstance(window.recording, JointRecording) for window in windows):
         raise UserError("coordinates of joints are needed in at least one window, and in no other windows poses")
@@ -143,6 +144,11 @@ def check_joints(scene: Scene, windows: Sequence[Window], zeros: Sequence[str] |
             raise UserError(
                 f"{scene.name} has no link {name!r} with a joint of one coordinate: give its revolute or prismatic links"
             )
-    if zeros is not None and (len(zeros) != len(first.links) or not set(zeros) <= set(scene.parameters)):
-        raise UserError(f"zeros are {list(zeros)}: name a number of {scene.name} (add_number) for each of {list(first.links)}")
+    if encoder_offsets is not None and (
+        len(encoder_offsets) != len(first.links) or not set(encoder_offsets) <= set(scene.parameters)
+    ):
+        raise UserError(
+            f"encoder_offsets are {list(encoder_offsets)}: name a number of {scene.name} (add_number) for each of "
+            f"{list(first.links)}"
+        )
     check_windows(scene, windows)

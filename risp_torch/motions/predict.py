@@ -78,7 +78,7 @@ def predict_joints(
     values: Mapping[str, Any] | None = None,
     *,
     starts: np.ndarray | None = None,
-    zeros: Sequence[str] | None = None,
+    encoder_offsets: Sequence[str] | None = None,
     action_offsets: Sequence[str] | None = None,
     action_lag: str | None = None,
 ) -> np.ndarray:
@@ -91,7 +91,7 @@ def predict_joints(
         starts: [M, 2 D] coordinates and velocities at the first frames [rad or m, rad/s or m/s], for instance from
             ``estimate_starts``; by default those of a parabola fitted to each first frame and its neighbours, two later
             frames included.
-        zeros: parameters: reading of each joint's encoder at coordinate 0.
+        encoder_offsets: parameters: reading of each joint's encoder at coordinate 0.
         action_offsets, action_lag: as of ``fit_motions``.
 
     Returns:
@@ -101,7 +101,9 @@ def predict_joints(
         UserError: the recordings do not fit the scene, or the starts have another shape.
     """
     noise = JointNoise(coordinate=1.0, start_coordinate=1.0, start_rate=1.0)  # which a roll-out does not use
-    motions = JointMotions(scene, windows, noise, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag)
+    motions = JointMotions(
+        scene, windows, noise, encoder_offsets=encoder_offsets, action_offsets=action_offsets, action_lag=action_lag
+    )
     tensors = {name: tensor(value) for name, value in (values or {}).items()}
     initial_states = motions.starts if starts is None else np.asarray(starts, dtype=np.float64)
     if initial_states.shape != motions.starts.shape:

@@ -74,7 +74,7 @@ class Recording:
         ]
         return self.body_q[frame], np.concatenate(velocity, axis=-1)
 
-    def travel(self, first: int, last: int) -> float:
+    def displacement(self, first: int, last: int) -> float:
         """Largest distance between the positions of a body in two frames [m]."""
         return float(np.linalg.norm(self.body_q[last, :, :3] - self.body_q[first, :, :3], axis=-1).max())
 
@@ -104,7 +104,7 @@ class Window:
         if self.noise is None:
             return
         object.__setattr__(self, "noise", np.asarray(self.noise, dtype=np.float64))
-        full_shape = (self.frames, self.recording.count)
+        full_shape = (self.frames, self.recording.group_count)
         if self.noise.shape not in (full_shape, full_shape[:1]):
             raise UserError(
                 f"Window: noise has shape {self.noise.shape}: give {full_shape[:1]}, or {full_shape} of each body or joint"
@@ -122,7 +122,7 @@ def windows(
 ) -> list[Window]:
     """Windows of equal length over all recordings, without those in which nothing moves.
 
-    A motion with many impacts is sensitive to initial conditions: each impact amplifies errors. A short window, which starts
+    The first window of a recording begins at its second frame, whose velocity is a central difference. A motion with many impacts is sensitive to initial conditions: each impact amplifies errors. A short window, which starts
     from the measured state, contains one or two impacts, and all impacts of a recording have the same weight.
 
     Args:
@@ -139,7 +139,7 @@ def windows(
     for recording in recordings:
         for first in range(1, len(recording) - frames + 1, stride):
             window = Window(recording, first, frames)
-            if recording.travel(first, first + frames - 1) >= least_motion:
+            if recording.displacement(first, first + frames - 1) >= least_motion:
                 selected.append(window)
     if not selected:
         raise UserError(f"nothing moves within {frames} frames of the {len(recordings)} recordings: take fewer frames")

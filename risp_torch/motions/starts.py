@@ -22,7 +22,7 @@ def estimate_starts(
     settings: MotionFitSettings,
     *,
     scale: str | None = None,
-    zeros: Sequence[str] | None = None,
+    encoder_offsets: Sequence[str] | None = None,
     action_offsets: Sequence[str] | None = None,
     action_lag: str | None = None,
 ) -> np.ndarray:
@@ -32,7 +32,7 @@ def estimate_starts(
     prediction begins, and continue the simulation of that window.
 
     Args:
-        scene, windows, settings, scale, zeros, action_offsets, action_lag: as of ``fit_motions``.
+        scene, windows, settings, scale, encoder_offsets, action_offsets, action_lag: as of ``fit_motions``.
 
     Returns:
         [M, S] starts (``BodyMotions``, ``JointMotions``).
@@ -44,7 +44,13 @@ def estimate_starts(
         UserWarning: the search of a start has not converged.
     """
     motions = measured_motions(
-        scene, windows, settings.noise, scale=scale, zeros=zeros, action_offsets=action_offsets, action_lag=action_lag
+        scene,
+        windows,
+        settings.noise,
+        scale=scale,
+        encoder_offsets=encoder_offsets,
+        action_offsets=action_offsets,
+        action_lag=action_lag,
     )
     solution, _, converged = MotionSearch(motions, windows, NoUnknowns(), settings).run(progress=False)
     if not converged:

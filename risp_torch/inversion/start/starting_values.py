@@ -63,7 +63,7 @@ def _names(scene: Scene) -> tuple[set[str], set[str]]:
     poses, rates = set(), set()
     for body in scene.bodies:
         if isinstance(body, Link):
-            poses |= {body.parameter_names[key] for key in (body.joint.coordinate,) if key in body.parameter_names}
+            poses |= {body.parameter_names[key] for key in (body.joint.coordinate_name,) if key in body.parameter_names}
             rates |= {body.parameter_names[key] for key in ("rate",) if key in body.parameter_names}
         else:
             poses |= {f"{body.name}.{key}" for key in _POSES}

@@ -17,7 +17,7 @@ from ti_sim.base.json_text import parse_json
 from ti_sim.base.rules import checked
 
 SCHEMA = 1
-_KEY = "risp_network"
+_METADATA_KEY = "risp_network"
 
 
 @checked
@@ -34,7 +34,7 @@ def save_network(path: Path | str, network: RispNetwork, record: Mapping[str, An
     """
     content = {"schema": SCHEMA, "network": asdict(network.settings), **record}
     weights = {name: w.detach().float().cpu().clone().contiguous() for name, w in network.state_dict().items()}
-    write_tensors(path, weights, {_KEY: json.dumps(content)})
+    write_tensors(path, weights, {_METADATA_KEY: json.dumps(content)})
 
 
 def check_device(device: torch.device | str) -> None:
@@ -69,7 +69,7 @@ def load_network(path: Path | str, *, device: torch.device | str = "cpu") -> tup
         raise UserError(f"the network {path} does not exist: give the network.safetensors that 'risp train' has written")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            content = parse_json((file.metadata() or {}).get(_KEY, "null"))
+            content = parse_json((file.metadata() or {}).get(_METADATA_KEY, "null"))
             weights = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, ValueError) as error:
         raise UserError(f"{path} is not a network ({error}): give the network.safetensors of a training run") from error
@@ -99,10 +99,14 @@ def check_network(
     """
     label = f"the network {path}".strip()
     if network.settings.outputs != outputs:
-        has = network.settings.outputs
-        raise UserError(f"{label} has {has} outputs and the state head of {scene} has {outputs}: train one for this scene")
+        network_outputs = network.settings.outputs
+        raise UserError(
+            f"{label} has {network_outputs} outputs and the state head of {scene} has {outputs}: train one for this scene"
+        )
     if record.get("scene") != scene:
         raise UserError(f"{label} was trained for the scene {record.get('scene')!r}, not {scene!r}: give a network of this scene")
     if network.settings.size != size:
-        side = network.settings.size
-        raise UserError(f"{label} takes images of {side} x {side} pixels, not {size} x {size}: use --size {side}")
+        network_size = network.settings.size
+        raise UserError(
+            f"{label} takes images of {network_size} x {network_size} pixels, not {size} x {size}: use --size {network_size}"
+        )

@@ -36,7 +36,7 @@ class Ranks:
         if self.count > 1:
             torch.distributed.barrier()
 
-    def shared(self, network: nn.Module) -> nn.Module:
+    def data_parallel(self, network: nn.Module) -> nn.Module:
         """The network with gradients averaged over the ranks."""
         if self.count == 1:
             return network

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from risp_torch.risp.evaluation.test_set import TestSet
 
 _BATCH_SIZE = 100  # test pictures per batch
-NETWORK, TABLE, BOARD = "network.safetensors", "training.csv", "tensorboard"
+NETWORK_FILE, TABLE_FILE, TENSORBOARD_FOLDER = "network.safetensors", "training.csv", "tensorboard"
 
 
 @checked
@@ -92,10 +92,12 @@ def train(
             if settings.appearance_jitter > 0
             else None
         )
-        run = _Run(source, settings, network_settings, folder, ranks, device, background_augmentation, appearance_jitter, test)
+        run = _TrainingRun(
+            source, settings, network_settings, folder, ranks, device, background_augmentation, appearance_jitter, test
+        )
         with denormals_flushed():  # from the first step on, so a resumed run rounds identically
             run.fit(progress=progress)
-        path = Path(out) / NETWORK
+        path = Path(out) / NETWORK_FILE
         if ranks.first:
             run.finish(scene, task, path, record)
         ranks.wait()
@@ -103,7 +105,7 @@ def train(
 
 
 @dataclass
-class _Means:
+class _EpochMeans:
     """Sums over an epoch's steps: [loss, error, penalty], and the number of steps with a penalty."""
 
     sums: torch.Tensor
@@ -122,7 +124,7 @@ class _Means:
         return (ranks.mean(self.sums) / self.sums.new_tensor([self.steps, self.steps, max(1, self.penalties)])).tolist()
 
 
-class _Run:
+class _TrainingRun:
     """One training run in one process."""
 
     def __init__(
@@ -133,7 +135,7 @@ class _Run:
         self.background_augmentation, self.appearance_jitter = background_augmentation, appearance_jitter
         self.test = None if test is None else (test.images, test.outputs)
         self.source, self.settings, self.folder, self.ranks, self.device = source, settings, folder, ranks, device
-        num_training_pictures = len(source) - held_out(len(source), settings)
+        num_training_pictures = len(source) - held_out_count(len(source), settings)
         self.feed = Feed(
             source,
             num_training_pictures,
@@ -152,20 +154,22 @@ class _Run:
         )
         self.history: list[dict[str, float]] = []
         self._resume()
-        self.shared = ranks.shared(self.network)
+        self.parallel_network = ranks.data_parallel(self.network)
 
     def fit(self, *, progress: bool) -> None:
         """Run the remaining epochs."""
         first_epoch, epochs = len(self.history), self.settings.epochs
-        board = TensorBoardLog(self.folder.path / BOARD, first_epoch=first_epoch) if self.ranks.first else None
-        total, done = epochs * self.feed.steps, first_epoch * self.feed.steps
-        with tqdm(total=total, initial=done, desc="training", unit="step", disable=not (progress and self.ranks.first)) as bar:
+        board = TensorBoardLog(self.folder.path / TENSORBOARD_FOLDER, first_epoch=first_epoch) if self.ranks.first else None
+        total_steps, done_steps = epochs * self.feed.steps, first_epoch * self.feed.steps
+        with tqdm(
+            total=total_steps, initial=done_steps, desc="training", unit="step", disable=not (progress and self.ranks.first)
+        ) as bar:
             for epoch in range(first_epoch, epochs):
                 row = self._epoch(epoch, bar)
                 _check_finite(row, self.settings.learning_rate)
                 self.history.append(row)
                 if board is not None:
-                    write_table(self.folder.path / TABLE, self.history)
+                    write_table(self.folder.path / TABLE_FILE, self.history)
                     board.add(row)
                     self._save()  # last: an epoch missing in the checkpoint is repeated
                 bar.set_postfix(error=f"{row['error']:.3f}", validation=f"{row['validation']:.3f}")
@@ -174,14 +178,14 @@ class _Run:
 
     def _epoch(self, epoch: int, bar: tqdm) -> dict[str, float]:
         start_time, waiting_time_before = time.perf_counter(), self.feed.waiting_time
-        means = _Means(torch.zeros(3, dtype=torch.float64, device=self.device))
-        self.shared.train()
+        means = _EpochMeans(torch.zeros(3, dtype=torch.float64, device=self.device))
+        self.parallel_network.train()
         for step, batch in enumerate(self.feed.epoch(epoch)):
-            progress, total = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
+            progress, global_step = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
             batch = self._augmented(
-                batch, self.settings.has_penalty(total), seed=(self.settings.seed, epoch, step, self.ranks.rank)
+                batch, self.settings.has_penalty(global_step), seed=(self.settings.seed, epoch, step, self.ranks.rank)
             )
-            means.add(*self._step(batch, total, progress))
+            means.add(*self._step(batch, global_step, progress))
             bar.update()
         seconds = time.perf_counter() - start_time
         loss, error, penalty = means.of(self.ranks)
@@ -223,9 +227,11 @@ class _Run:
         outputs = batch.outputs.to(self.device)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
             if not penalty:
-                return state_error(self.shared(images).float(), outputs), torch.zeros(0, device=self.device)
-            penalised = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
-            return penalised(self.shared, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm)
+                return state_error(self.parallel_network(images).float(), outputs), torch.zeros(0, device=self.device)
+            error_and_penalty = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
+            return error_and_penalty(
+                self.parallel_network, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm
+            )
 
     def _validation_error(self) -> float:
         """Mean L1 error of an output over the held-out pictures."""
@@ -289,7 +295,7 @@ class _Run:
         self.history = metadata["history"]
 
 
-def held_out(pictures: int, settings: TrainSettings) -> int:
+def held_out_count(pictures: int, settings: TrainSettings) -> int:
     """Number of held-out pictures, the last ones."""
     return max(1, round(settings.validation * pictures))
 
@@ -307,7 +313,7 @@ def _check_finite(row: Mapping[str, float], rate: float) -> None:
 def _check(source: Source, settings: TrainSettings, ranks: Ranks) -> None:
     # Every epoch has its own order of the pictures.
     check_memory(2 * np.dtype(np.int64).itemsize * len(source), f"an order of {len(source)} pictures", "take fewer (--images)")
-    num_training_pictures = len(source) - held_out(len(source), settings)
+    num_training_pictures = len(source) - held_out_count(len(source), settings)
     if num_training_pictures < settings.batch_size:
         raise UserError(
             f"the data hold {len(source)} pictures, {max(num_training_pictures, 0)} of them to train on, and a batch takes "

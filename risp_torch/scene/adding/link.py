@@ -132,7 +132,7 @@ def make_link(
     if frame.length is not None:
         unit_direction = unit_vector(name, frame.direction)
         table.add(f"{name}.length", frame.length, unit="m", sign="positive")
-    parameter_names = add_joint(table, name, joint, excluded=() if coupling is None else (joint.coordinate, "rate"))
+    parameter_names = add_joint(table, name, joint, excluded=() if coupling is None else (joint.coordinate_name, "rate"))
     axis = joint.unit_axis(name) if hasattr(joint, "unit_axis") else np.array([0.0, 0.0, 1.0])
     return Link(
         name=name, orientation=quaternion, **options.add_to(scene, name), parent=index, joint=joint,

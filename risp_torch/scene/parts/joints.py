@@ -18,8 +18,8 @@ from ti_sim.articulated.joints import JOINT_TYPES
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
-Shared = Number | str
-SharedVector = Vector | str
+NumberOrName = Number | str
+VectorOrName = Vector | str
 
 
 @checked
@@ -29,17 +29,17 @@ class Joint:
 
     Attributes:
         kind: name of its type in ``ti_sim.articulated.joints.JOINT_TYPES``.
-        units: units of its numbers; a field without unit is no number.
-        vectors: those of its numbers that have an entry for each velocity.
-        not_negative: those that are not below zero.
-        positive: those that are above zero.
-        coordinate: the number that is its coordinates at the start.
+        units: unit of each parameter, by field; a field without unit is no parameter.
+        vectors: parameters that have an entry for each velocity.
+        not_negative: parameters that are not below zero.
+        positive: parameters that are above zero.
+        coordinate_name: the parameter that holds the coordinates at the start; "" without coordinates.
     """
 
     kind: ClassVar[str]
     units: ClassVar[dict[str, str]] = {}
     vectors: ClassVar[tuple[str, ...]] = ()
-    coordinate: ClassVar[str] = ""
+    coordinate_name: ClassVar[str] = ""
     not_negative: ClassVar[tuple[str, ...]] = (
         "stiffness", "damping", "armature", "limit_stiffness", "dry_friction", "dry_damping",
     )  # fmt: skip
@@ -56,7 +56,7 @@ class Joint:
         return JOINT_TYPES[self.kind].velocities
 
     def start(self, position: torch.Tensor) -> torch.Tensor:
-        """[B, coordinates] at the start (rad, m; quaternions of length one) from [B, velocities] of the number ``position``."""
+        """Coordinates [B, coordinates] at the start (rad, m; unit quaternions) from the parameter ``position`` [B, velocities]."""
         return position
 
     def numbers(self) -> dict[str, Any]:
@@ -79,28 +79,28 @@ class _OneAxis(Joint):
 
     Attributes:
         axis: axis in the joint frame, of any length.
-        stiffness, rest: spring towards the rest value.
-        damping: viscous damping of the rate.
+        stiffness, rest: stiffness of the spring, and coordinate at which it is at rest.
+        damping: viscous damping of the joint's velocity.
         armature: inertia added to the joint's own. That of a rotor behind a gear of ratio n (turns of the rotor per turn of the
             joint) is n^2 times the rotor's inertia.
         dry_friction: force up to which the joint sticks, and against which it slips (no dry friction by default).
         dry_stiffness: stiffness with which it sticks; needed with ``dry_friction``.
-        dry_damping: damping of that spring, which acts within the friction.
+        dry_damping: damping of the sticking spring; spring and damper together are limited by ``dry_friction``.
         limit_low, limit_high: coordinates beyond which the limit's spring acts (no limit by default).
         limit_stiffness: stiffness of the limit's spring.
     """
 
     axis: Direction
-    stiffness: Shared = 0.0
-    rest: Shared = 0.0
-    damping: Shared = 0.0
-    armature: Shared = 0.0
-    dry_friction: Shared | None = None
-    dry_stiffness: Shared | None = None
-    dry_damping: Shared | None = None
-    limit_low: Shared | None = None
-    limit_high: Shared | None = None
-    limit_stiffness: Shared = 0.0
+    stiffness: NumberOrName = 0.0
+    rest: NumberOrName = 0.0
+    damping: NumberOrName = 0.0
+    armature: NumberOrName = 0.0
+    dry_friction: NumberOrName | None = None
+    dry_stiffness: NumberOrName | None = None
+    dry_damping: NumberOrName | None = None
+    limit_low: NumberOrName | None = None
+    limit_high: NumberOrName | None = None
+    limit_stiffness: NumberOrName = 0.0
 
     def unit_axis(self, name: str) -> np.ndarray:
         """The axis with unit length (UserError with the link's name if it is zero)."""
@@ -120,10 +120,10 @@ class Revolute(_OneAxis):
             friction in N m.
     """
 
-    angle: Shared = 0.0
-    rate: Shared = 0.0
+    angle: NumberOrName = 0.0
+    rate: NumberOrName = 0.0
     kind = "revolute"
-    coordinate = "angle"
+    coordinate_name = "angle"
     units = {
         "angle": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",
         "dry_friction": "N m", "dry_stiffness": "N m/rad", "dry_damping": "N m s/rad",
@@ -140,10 +140,10 @@ class Prismatic(_OneAxis):
         slide, rate: initial displacement and rate [m, m/s]. Springs in N/m, damping in N s/m, armature in kg, dry friction in N.
     """
 
-    slide: Shared = 0.0
-    rate: Shared = 0.0
+    slide: NumberOrName = 0.0
+    rate: NumberOrName = 0.0
     kind = "prismatic"
-    coordinate = "slide"
+    coordinate_name = "slide"
     units = {
         "slide": "m", "rate": "m/s", "stiffness": "N/m", "rest": "m", "damping": "N s/m", "armature": "kg",
         "dry_friction": "N", "dry_stiffness": "N/m", "dry_damping": "N s/m",
@@ -162,20 +162,20 @@ class Spherical(Joint):
         stiffness, rest: spring on the rotation vector towards a rest value [3] (N m/rad, rad).
         damping: N m s/rad.
         armature: kg m2.
-        dry_friction, dry_stiffness, dry_damping: as of a hinge, about each axis of the link's frame (N m, N m/rad, N m s/rad).
+        dry_friction, dry_stiffness, dry_damping: as of ``Revolute``, about each axis of the link's frame (N m, N m/rad, N m s/rad).
     """
 
-    turn: SharedVector = (0.0, 0.0, 0.0)
-    rate: SharedVector = (0.0, 0.0, 0.0)
-    stiffness: Shared = 0.0
-    rest: SharedVector = (0.0, 0.0, 0.0)
-    damping: Shared = 0.0
-    armature: Shared = 0.0
-    dry_friction: Shared | None = None
-    dry_stiffness: Shared | None = None
-    dry_damping: Shared | None = None
+    turn: VectorOrName = (0.0, 0.0, 0.0)
+    rate: VectorOrName = (0.0, 0.0, 0.0)
+    stiffness: NumberOrName = 0.0
+    rest: VectorOrName = (0.0, 0.0, 0.0)
+    damping: NumberOrName = 0.0
+    armature: NumberOrName = 0.0
+    dry_friction: NumberOrName | None = None
+    dry_stiffness: NumberOrName | None = None
+    dry_damping: NumberOrName | None = None
     kind = "spherical"
-    coordinate = "turn"
+    coordinate_name = "turn"
     vectors = ("turn", "rate", "rest")
     units = {
         "turn": "rad", "rate": "rad/s", "stiffness": "N m/rad", "rest": "rad", "damping": "N m s/rad", "armature": "kg m2",

@@ -87,7 +87,7 @@ class Link(Body):
         """[B, coordinates] of the joint at the start (rad, m; quaternions of length one); ``bodies``: of the scene."""
         if self.coupling is not None:
             return self.coupling.multiplier * bodies[self.coupling.leader].start(values, bodies) + self.coupling.offset
-        return self.joint.start(self.joint_quantity(values, self.joint.coordinate))
+        return self.joint.start(self.joint_quantity(values, self.joint.coordinate_name))
 
     def rate(self, values: Values, bodies: Sequence[Body]) -> torch.Tensor:
         """[B, velocities] of the joint at the start (rad/s, m/s); ``bodies``: of the scene."""

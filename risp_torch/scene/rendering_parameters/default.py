@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from risp_torch.scene.scene import Scene
 
 # Ranges of the training domain: the light's elevation [rad] and brightness, tints, grey values, and the highlight.
-ELEVATION = (0.35, 1.4)
-BRIGHTNESS, AMBIENT = (0.6, 1.6), (0.4, 1.8)
-TINT, GREY = (0.3, 1.0), (0.05, 0.95)
-SPECULAR, SHININESS = (0.0, 0.6), (5.0, 60.0)
+ELEVATION_RANGE = (0.35, 1.4)
+BRIGHTNESS_RANGE, AMBIENT_RANGE = (0.6, 1.6), (0.4, 1.8)
+TINT_RANGE, GREY_RANGE = (0.3, 1.0), (0.05, 0.95)
+SPECULAR_RANGE, SHININESS_RANGE = (0.0, 0.6), (5.0, 60.0)
 # Variation of cameras: relative to the distance from the world's origin and to the focal length, and rad.
-CAMERA_SHIFT, CAMERA_TURN, CAMERA_ZOOM = 0.05, 0.03, (0.95, 1.05)
+MAX_CAMERA_SHIFT, MAX_CAMERA_TURN, CAMERA_ZOOM_RANGE = 0.05, 0.03, (0.95, 1.05)
 
 # Arrays of the renderer that do not vary.
 _CONSTANT_ARRAYS = ("softness", "uv", "texels", "background_image", "distortion")
@@ -63,29 +63,29 @@ def _default_distribution(scene: Scene, array: str, name: str, *, camera: bool) 
     if array == "camera":
         return _camera_distribution(suffix, param)
     if array == "material":
-        return Range(*SPECULAR, tied=True) if suffix == "specular" else Range(*SHININESS, scale="log10")
+        return Range(*SPECULAR_RANGE, tied=True) if suffix == "specular" else Range(*SHININESS_RANGE, scale="log10")
     if array == "ground" and "ground.texture" in scene.parameters:
-        return Factor(*TINT, tied=True)
+        return Factor(*TINT_RANGE, tied=True)
     if array in ("ground", "background"):
-        return Range(*GREY, tied=True)
+        return Range(*GREY_RANGE, tied=True)
     if array == "albedo":
-        return Range(*TINT) if suffix == "color" else Factor(*TINT)
+        return Range(*TINT_RANGE) if suffix == "color" else Factor(*TINT_RANGE)
     raise NotImplementedError(f"{name} is in the renderer's array {array!r}, which has no default variation: add one here")
 
 
 def _light_distribution(array: str, suffix: str, param: Param) -> Distribution | None:
     """Directions of directional lights and brightness of all lights; their other parameters do not vary."""
     if array == "directional" and suffix == "direction":
-        return Direction((-math.pi, math.pi), ELEVATION)
+        return Direction((-math.pi, math.pi), ELEVATION_RANGE)
     if suffix in ("intensity", "coefficients") and np.any(param.value):
-        return Factor(*(AMBIENT if array == "ambient" else BRIGHTNESS), tied=True)
+        return Factor(*(AMBIENT_RANGE if array == "ambient" else BRIGHTNESS_RANGE), tied=True)
     return None
 
 
 def _camera_distribution(suffix: str, param: Param) -> Distribution | None:
     if suffix == "position":
-        max_shift = CAMERA_SHIFT * np.linalg.norm(param.value)
+        max_shift = MAX_CAMERA_SHIFT * np.linalg.norm(param.value)
         return Range(param.value - max_shift, param.value + max_shift)
     if suffix == "turn":
-        return Range(param.value - CAMERA_TURN, param.value + CAMERA_TURN)
-    return Factor(*CAMERA_ZOOM, tied=True) if suffix == "focal" else None
+        return Range(param.value - MAX_CAMERA_TURN, param.value + MAX_CAMERA_TURN)
+    return Factor(*CAMERA_ZOOM_RANGE, tied=True) if suffix == "focal" else None

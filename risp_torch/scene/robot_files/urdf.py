@@ -219,7 +219,7 @@ def _joint(joint: Any, path: Path, unsupported: Unsupported) -> RobotJoint:
 
 
 def _axis_values(joint: Any, path: Path, unsupported: Unsupported) -> dict[str, Any]:
-    """Axis, limits, damping, friction and motor of a joint with an axis."""
+    """Axis, limits, damping, friction and motor of a revolute or prismatic joint."""
     location = f"joint {joint.name!r}"
     length = np.linalg.norm(joint.axis)
     if length == 0.0:
@@ -245,7 +245,7 @@ def _axis_values(joint: Any, path: Path, unsupported: Unsupported) -> dict[str, 
 
 
 def _attached_to_world(joint: RobotJoint, links: Sequence[RobotLink], parent: int, path: Path) -> RobotJoint:
-    """A free joint of a link that is fixed to the world, attached to the world instead, with the offset in its start."""
+    """The same free joint, attached to the world instead of a link that is fixed to it; its start includes the offset."""
     position, rotation = joint.position, Rotation.from_quat(joint.quaternion)
     while parent >= 0:
         parent_link = links[parent]
@@ -278,7 +278,7 @@ def _inertial(link: Any) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 def _colors(robot: Any) -> dict[str, np.ndarray]:
-    """RGBA [4] of every named material: of the robot's own, then of the links' in their order."""
+    """RGBA [4] of every named material; the robot's materials take precedence over the links', earlier links over later ones."""
     link_materials = [visual.material for link in robot.links for visual in link.visuals if visual.material is not None]
     named = [material for material in [*robot.materials, *link_materials] if material.name and material.color is not None]
     return {material.name: material.color.rgba for material in reversed(named)}

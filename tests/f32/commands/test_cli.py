@@ -78,9 +78,9 @@ def test_settings_of_solvers_are_listed_with_their_meanings(risp: Risp) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_last_line_of_a_command(command: str) -> None:
-    """Each command ends by ``print_closing``."""
+    """Each command ends by ``print_next_steps``."""
     module = importlib.import_module(f"risp_torch.commands.{command}")
-    assert "print_closing(" in inspect.getsource(module)
+    assert "print_next_steps(" in inspect.getsource(module)
 
 
 def test_paths_of_the_last_line_can_be_pasted_into_a_shell(risp: Risp) -> None:

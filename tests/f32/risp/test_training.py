@@ -39,7 +39,7 @@ from risp_torch.risp.task import load_task, training_scene
 from risp_torch.risp.training.appearance_jitter import AppearanceJitter
 from risp_torch.risp.training.background_augmentation import BackgroundAugmentation
 from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian
-from risp_torch.risp.training.train import held_out
+from risp_torch.risp.training.train import held_out_count
 from tests.reference.repeated import to_the_last_bit
 
 SIZE, PICTURES = 64, 56
@@ -483,7 +483,7 @@ def test_a_training_that_diverges_says_so(run: Run, tmp_path: Path) -> None:
 
 
 def test_too_few_pictures(run: Run, pictures: Batch) -> None:
-    assert held_out(PICTURES, settings()) == PICTURES - TRAINED and held_out(4, settings(validation=0.05)) == 1
+    assert held_out_count(PICTURES, settings()) == PICTURES - TRAINED and held_out_count(4, settings(validation=0.05)) == 1
     with pytest.raises(UserError, match="the data hold 56 pictures, 49 of them to train on, and a batch takes 50: make more, or"):
         run(batch_size=50)
 

@@ -74,7 +74,7 @@ def recordings(count: int = 6, frames: int = FRAMES, *, noise: float = NOISE, se
 
 
 def test_numbers_and_zeros_come_back_within_their_bars() -> None:
-    found = fit_motions(pendulum(), whole_recordings(recordings(), first=0), list(TRUTH), SETTINGS, zeros=ZEROS)
+    found = fit_motions(pendulum(), whole_recordings(recordings(), first=0), list(TRUTH), SETTINGS, encoder_offsets=ZEROS)
     assert found.converged and not found.unobservable
     for name, truth in TRUTH.items():
         assert abs(found.values[name] - truth) < 4 * found.sd[name], (name, found.values[name], truth, found.sd[name])
@@ -87,7 +87,7 @@ def test_error_bars_hold_the_truth_as_often_as_they_say() -> None:
     away = []
     for seed in range(10):
         motions = whole_recordings(recordings(24, 16, seed=seed), first=0)
-        found = fit_motions(true_scene(), motions, ["lower.mass"], SETTINGS, zeros=ZEROS)
+        found = fit_motions(true_scene(), motions, ["lower.mass"], SETTINGS, encoder_offsets=ZEROS)
         away.append((found.values["lower.mass"] - TRUTH["lower.mass"]) / found.sd["lower.mass"])
     assert 0.4 < np.mean(np.square(away)) < 2.5, away
 
@@ -97,7 +97,7 @@ def test_torques_of_the_recordings_are_those_of_the_simulation() -> None:
     motions = recordings(noise=0.0)
     parts = windows(motions, frames=15, stride=12, least_motion=0.05)
     errors = [
-        np.nanmax(np.abs(predict_joints(true_scene(), some, starts=read_starts(some), zeros=ZEROS) - target(some)))
+        np.nanmax(np.abs(predict_joints(true_scene(), some, starts=read_starts(some), encoder_offsets=ZEROS) - target(some)))
         for some in (parts, [replace(part, recording=replace(part.recording, actions=None)) for part in parts])
     ]
     assert errors[0] < 0.02 and errors[1] > 10 * errors[0], errors  # starts are parabolas through coordinates
@@ -114,16 +114,16 @@ def target(parts: list[Window]) -> np.ndarray:
 def test_predictions_end_where_windows_end() -> None:
     one, two = recordings(2, noise=0.0)
     parts = [Window(one, 0, 20), Window(two, 0, FRAMES + 1)]
-    found = predict_joints(true_scene(), parts, zeros=ZEROS)
+    found = predict_joints(true_scene(), parts, encoder_offsets=ZEROS)
     assert found.shape == (2, FRAMES + 1, 2) and np.isnan(found[0, 20:]).all() and np.isfinite(found[0, :20]).all()
-    worse = predict_joints(true_scene(), parts, {"lower.mass": 0.9}, zeros=ZEROS)
+    worse = predict_joints(true_scene(), parts, {"lower.mass": 0.9}, encoder_offsets=ZEROS)
     assert np.abs(worse[1] - two.joint_q).mean() > 3 * np.abs(found[1] - two.joint_q).mean()
 
 
 def test_torques_come_back_within_their_bars() -> None:
     motions = recordings(5, 18)
     parts = [Window(replace(one, actions=None), 0, len(one)) for one in motions]
-    found = estimate_actions(true_scene(), parts, replace(SETTINGS, noise=MOTORS), zeros=ZEROS)
+    found = estimate_actions(true_scene(), parts, replace(SETTINGS, noise=MOTORS), encoder_offsets=ZEROS)
     truth = np.array([one.actions for one in motions])
     assert found.converged and found.actions.shape == truth.shape == (5, 18, 2)
     away = (found.actions - truth) / found.sd
@@ -143,7 +143,7 @@ def test_states_of_recordings_are_those_of_parabolas() -> None:
         place, rate = recording.state(frame)
         np.testing.assert_allclose(place, joint_q[frame], atol=1e-12)
         np.testing.assert_allclose(rate, (2 - 6 * times[frame], -1), atol=1e-10)
-    assert recording.travel(0, 2) == pytest.approx(2 * DT * 2 - 3 * (2 * DT) ** 2)
+    assert recording.displacement(0, 2) == pytest.approx(2 * DT * 2 - 3 * (2 * DT) ** 2)
 
 
 def test_prismatic_joints_are_measured_in_metres() -> None:
@@ -166,8 +166,8 @@ def test_bad_input_is_refused() -> None:
     for windows_, unknown, options, message in (
         ([], ["gravity"], {}, "there is no window to fit"),
         ([part], ["upper.rate"], {}, "upper.rate is a start, and every motion has its own"),
-        ([part], ["upper.damping"], {"zeros": ("zero1",)}, "name a number of pendulum"),
-        ([part], ["upper.damping"], {"zeros": ("zero1", "zero3")}, "name a number of pendulum"),
+        ([part], ["upper.damping"], {"encoder_offsets": ("zero1",)}, "name a number of pendulum"),
+        ([part], ["upper.damping"], {"encoder_offsets": ("zero1", "zero3")}, "name a number of pendulum"),
         ([part], ["upper.damping"], {"scale": "zero1"}, "give a JointNoise, and no scale"),
         (
             [part, Window(poses, 0, 5)],
@@ -216,7 +216,9 @@ def test_one_recording_has_error_bars_of_its_noise() -> None:
     away = []
     for seed in range(8):
         (one,) = recordings(1, seed=50 + seed)
-        found = fit_motions(true_scene(), [Window(one, 0, len(one))], ["lower.mass", "upper.damping"], SETTINGS, zeros=ZEROS)
+        found = fit_motions(
+            true_scene(), [Window(one, 0, len(one))], ["lower.mass", "upper.damping"], SETTINGS, encoder_offsets=ZEROS
+        )
         away += [(found.values[name] - TRUTH[name]) / found.sd[name] for name in found.values]
     assert 0.4 < np.mean(np.square(away)) < 2.0, away
     lost = fit_motions(
@@ -228,7 +230,8 @@ def test_one_recording_has_error_bars_of_its_noise() -> None:
 def test_batches_and_unequal_windows_change_nothing() -> None:
     parts = [Window(one, k, 41 - 5 * k) for k, one in enumerate(recordings(3))]
     found = [
-        fit_motions(pendulum(), parts, ["lower.mass"], replace(SETTINGS, worlds=worlds), zeros=ZEROS) for worlds in (4096, 5)
+        fit_motions(pendulum(), parts, ["lower.mass"], replace(SETTINGS, worlds=worlds), encoder_offsets=ZEROS)
+        for worlds in (4096, 5)
     ]
     np.testing.assert_allclose(found[0].starts, found[1].starts, rtol=1e-9)
     assert found[0].values == pytest.approx(found[1].values, rel=1e-9)
@@ -240,7 +243,7 @@ def test_a_hard_window_does_not_end_with_the_easy_ones() -> None:
     spun = motions[3].joint_q + np.array([0.0, 0.9])[None] * np.linspace(0, 1, 13)[:, None] ** 2
     parts = [Window(one, 0, 13) for one in (*motions[:3], replace(motions[3], joint_q=spun))]
     settings = replace(SETTINGS, noise=replace(MOTORS, coordinate=1e-4), iterations=60, tolerance=1e-6)
-    together, alone = (estimate_actions(true_scene(), some, settings, zeros=ZEROS) for some in (parts, parts[3:]))
+    together, alone = (estimate_actions(true_scene(), some, settings, encoder_offsets=ZEROS) for some in (parts, parts[3:]))
     assert together.converged and alone.converged
     np.testing.assert_allclose(together.residual[3], alone.residual[0], rtol=0.05)
     np.testing.assert_allclose(together.actions[3], alone.actions[0], atol=0.02 * np.abs(alone.actions).max())
@@ -250,11 +253,13 @@ def test_starts_by_known_numbers() -> None:
     """From a window with noise, far better than the parabola through five frames."""
     (one,) = recordings(1, noise=0.0)
     noisy = replace(one, joint_q=one.joint_q + NOISE * np.random.default_rng(5).normal(size=one.joint_q.shape))
-    exact = estimate_starts(true_scene(), [Window(one, 0, 30)], SETTINGS, zeros=ZEROS)[0]
-    predicted = predict_joints(true_scene(), [Window(one, 0, 40)], starts=exact[None], zeros=ZEROS)[0]
+    exact = estimate_starts(true_scene(), [Window(one, 0, 30)], SETTINGS, encoder_offsets=ZEROS)[0]
+    predicted = predict_joints(true_scene(), [Window(one, 0, 40)], starts=exact[None], encoder_offsets=ZEROS)[0]
     np.testing.assert_allclose(predicted, one.joint_q[:40], atol=2e-3)  # the prior of the start pulls a little
-    found = estimate_starts(true_scene(), [Window(noisy, 0, 30)], SETTINGS, zeros=ZEROS)[0]
+    found = estimate_starts(true_scene(), [Window(noisy, 0, 30)], SETTINGS, encoder_offsets=ZEROS)[0]
     read = np.concatenate(noisy.state(0))
     assert np.abs(found - exact)[2:].max() < 0.5 * np.abs(read - exact)[2:].max() and found.shape == (4,)
     with pytest.warns(UserWarning, match="have not converged after 1 steps"):
-        estimate_starts(true_scene(), [Window(noisy, 0, 30)], replace(SETTINGS, iterations=1, tolerance=1e-12), zeros=ZEROS)
+        estimate_starts(
+            true_scene(), [Window(noisy, 0, 30)], replace(SETTINGS, iterations=1, tolerance=1e-12), encoder_offsets=ZEROS
+        )

@@ -183,7 +183,7 @@ def test_numbers_of_other_lights_do_not_vary_but_for_their_brightness(scene: Sce
     with pytest.raises(NotImplementedError, match="'spot'"):
         default_psi(scene)
     monkeypatch.setattr(default, "ARRAYS", (*ARRAYS, "spot"))
-    assert default_psi(scene).distributions == {"light.lamp.intensity": Factor(*default.BRIGHTNESS, tied=True)}
+    assert default_psi(scene).distributions == {"light.lamp.intensity": Factor(*default.BRIGHTNESS_RANGE, tied=True)}
 
 
 # -- derivatives ----------------------------------------------------------------------------------------------------------

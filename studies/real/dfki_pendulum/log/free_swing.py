@@ -62,15 +62,15 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
     """
     early, unseen = swing(times, angles, SWING, HALF), swing(times, angles, HALF - PAST, END)
     scene = scene_of(early)
-    fits = grown(scene, early, UNKNOWN, SETTINGS, zeros=ZEROS, say=say)
+    fits = grown(scene, early, UNKNOWN, SETTINGS, encoder_offsets=ZEROS, say=say)
     errors = prediction_errors(scene, unseen, PAST, SETTINGS, ZEROS)
     second = round(1 / unseen.dt)
     unknown = ["lower.mass", "upper.center[2]", "lower.center[2]", *UNKNOWN]
     every = fit_motions(
         scene_of(early), split_windows(whole_recordings([early], first=0), 8), unknown,
-        replace(SETTINGS, first_guesses=1, shortest_window=None), zeros=ZEROS,
+        replace(SETTINGS, first_guesses=1, shortest_window=None), encoder_offsets=ZEROS,
     )  # fmt: skip
-    with_length = grown(scene_of(early), early, [*UNKNOWN, "upper.length"], SETTINGS, zeros=ZEROS, say=say)
+    with_length = grown(scene_of(early), early, [*UNKNOWN, "upper.length"], SETTINGS, encoder_offsets=ZEROS, say=say)
     return fits, {
         "errors": errors.tolist(),
         "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),

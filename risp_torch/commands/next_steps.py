@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def print_closing(*files: Path | str, next_command: Sequence[Path | str] = ()) -> None:
+def print_next_steps(*files: Path | str, next_command: Sequence[Path | str] = ()) -> None:
     """Print which files to look at, and which command comes next; both can be pasted into a shell.
 
     Args:
