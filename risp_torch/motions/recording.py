@@ -122,8 +122,9 @@ def windows(
 ) -> list[Window]:
     """Windows of equal length over all recordings, without those in which nothing moves.
 
-    The first window of a recording begins at its second frame, whose velocity is a central difference. A motion with many impacts is sensitive to initial conditions: each impact amplifies errors. A short window, which starts
-    from the measured state, contains one or two impacts, and all impacts of a recording have the same weight.
+    The first window of a recording begins at its second frame, where velocities are more accurate than at the first. A motion
+    with many impacts is sensitive to initial conditions: each impact amplifies errors. A short window, which starts from the
+    measured state, contains one or two impacts, and all impacts of a recording have the same weight.
 
     Args:
         recordings: the recordings.

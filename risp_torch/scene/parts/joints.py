@@ -56,7 +56,11 @@ class Joint:
         return JOINT_TYPES[self.kind].velocities
 
     def start(self, position: torch.Tensor) -> torch.Tensor:
-        """Coordinates [B, coordinates] at the start (rad, m; unit quaternions) from the parameter ``position`` [B, velocities]."""
+        """Coordinates at the start [B, coordinates] (rad, m; unit quaternions).
+
+        Args:
+            position: parameter ``coordinate_name`` [B, velocities].
+        """
         return position
 
     def numbers(self) -> dict[str, Any]:
@@ -162,7 +166,8 @@ class Spherical(Joint):
         stiffness, rest: spring on the rotation vector towards a rest value [3] (N m/rad, rad).
         damping: N m s/rad.
         armature: kg m2.
-        dry_friction, dry_stiffness, dry_damping: as of ``Revolute``, about each axis of the link's frame (N m, N m/rad, N m s/rad).
+        dry_friction, dry_stiffness, dry_damping: as of ``Revolute``, about each axis of the link's frame (N m, N m/rad,
+            N m s/rad).
     """
 
     turn: VectorOrName = (0.0, 0.0, 0.0)
