@@ -48,7 +48,7 @@ class GrowingFits:
         """Label -> estimate of the last fit, to the windows as they are."""
         return self.fits[-1].values
 
-    def number(self, function: Callable[[Mapping[str, float]], float]) -> tuple[float, float]:
+    def derived_number(self, function: Callable[[Mapping[str, float]], float]) -> tuple[float, float]:
         """A number computed from the estimates of the last fit, and its error bar.
 
         Where the model is right, all lengths agree. The variance is that of the fit with the most windows plus the mean square

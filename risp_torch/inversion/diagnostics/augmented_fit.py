@@ -113,7 +113,7 @@ class AugmentedProblem:
     def penalty(self, points: np.ndarray) -> np.ndarray:
         """Squared distance [n] of vectors [n, K + M] from the priors, in standard deviations."""
         scaled = torch.as_tensor(points[:, : self.num_unknowns] * self.unknowns.scaled_range())
-        prior_distance = self.unknowns.priors.distance(scaled).numpy() if self.unknowns.priors else 0.0
+        prior_distance = self.unknowns.priors.squared_distance(scaled).numpy() if self.unknowns.priors else 0.0
         return prior_distance + (points[:, self.num_unknowns :] ** 2).sum(axis=1)
 
     def precision(self) -> np.ndarray:

@@ -126,7 +126,9 @@ def score_test(
         The test; None if a world diverges near the estimate, or no number changes the film.
     """
     film, gradient = linearisation.normal_equations
-    inverse = np.linalg.pinv(film + linearisation.prior + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True)
+    inverse = np.linalg.pinv(
+        film + linearisation.prior_matrix + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True
+    )
     cross = (linearisation.jacobian.double().T @ columns.double()).cpu().numpy()
     if not np.isfinite(cross).all():
         return None
@@ -136,7 +138,7 @@ def score_test(
         return None
     residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
     score = (projected.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (
-        linearisation.pull + np.zeros(len(film))
+        linearisation.prior_gradient + np.zeros(len(film))
     )
     variance = linearisation.loss if errors.variance is None else errors.variance
     effective_variance = errors.design_effect * max(variance, 1e-300)

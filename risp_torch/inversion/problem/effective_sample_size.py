@@ -30,7 +30,7 @@ def design_effect(linearisation: Linearisation) -> float:
     """
     film_matrix, _ = linearisation.normal_equations
     scores = block_scores(linearisation)
-    inverse = np.linalg.pinv(film_matrix + linearisation.prior, hermitian=True)
+    inverse = np.linalg.pinv(film_matrix + linearisation.prior_matrix, hermitian=True)
     independent = linearisation.loss * float(np.trace(inverse @ film_matrix))
     ratio = float(np.trace(inverse @ (scores.T @ scores))) / max(independent, 1e-300)
     if linearisation.comparison.loss.temporally_correlated:

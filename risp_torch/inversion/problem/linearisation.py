@@ -33,11 +33,11 @@ class Linearisation:
         jacobian: [P, K] derivative of the observations with respect to the scaled unknowns divided by their ranges.
         scaled: [K] scaled coordinates of the point.
         comparison: the comparison.
-        prior: [K, K] contribution of smoothness and priors to J^T J; 0 without them.
-        pull: [K] their contribution to J^T residual.
-        precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
-        variance: of one observation (``Priors.variance``), which turns precisions of priors into units of J^T J: ``prior``
-            contains ``variance`` times ``precision``; 0 without priors.
+        prior_matrix: [K, K] contribution of smoothness penalties and priors to J^T J; 0 without them.
+        prior_gradient: [K] their contribution to J^T residual.
+        prior_precision: [K, K] inverse covariance of the priors, relative to the ranges; 0 without them.
+        observation_variance: variance of one observation (``Priors.variance``), which converts precisions of priors to units of
+            J^T J: ``prior_matrix`` contains ``observation_variance`` times ``prior_precision``; 0 without priors.
         frozen_comparison: the comparison whose solved look is frozen at the point (``Comparison.frozen_at``), for finite
             differences about the point; None for ``comparison``.
     """
@@ -46,10 +46,10 @@ class Linearisation:
     jacobian: torch.Tensor
     scaled: np.ndarray
     comparison: Comparison
-    prior: np.ndarray | float = 0.0
-    pull: np.ndarray | float = 0.0
-    precision: np.ndarray | float = 0.0
-    variance: float = 0.0
+    prior_matrix: np.ndarray | float = 0.0
+    prior_gradient: np.ndarray | float = 0.0
+    prior_precision: np.ndarray | float = 0.0
+    observation_variance: float = 0.0
     frozen_comparison: Comparison | None = None
 
     @property
@@ -72,9 +72,9 @@ class Linearisation:
     def equations(self) -> NormalEquations:
         """The same with smoothness and priors; coordinates are the unknowns in parts of their ranges."""
         matrix, gradient = self.normal_equations
-        prior = self.variance * np.diag(self.precision + np.zeros_like(matrix))
+        prior = self.observation_variance * np.diag(self.prior_precision + np.zeros_like(matrix))
         return NormalEquations(
-            matrix + self.prior, gradient + self.pull, self.loss * self.comparison.count, np.diag(matrix), prior
+            matrix + self.prior_matrix, gradient + self.prior_gradient, self.loss * self.comparison.count, np.diag(matrix), prior
         )  # fmt: skip
 
     def frames(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -125,8 +125,14 @@ def with_priors(linearisation: Linearisation, unknowns: Unknowns) -> Linearisati
     priors, ranges = unknowns.priors, unknowns.scaled_range()
     precision, variance = priors.precision(ranges), priors.variance(linearisation.loss)
     prior_matrix = variance * precision
-    pull = linearisation.pull - prior_matrix @ priors.offset(linearisation.scaled, ranges)
-    return replace(linearisation, prior=linearisation.prior + prior_matrix, pull=pull, precision=precision, variance=variance)
+    offset = priors.offset(linearisation.scaled, ranges)
+    return replace(
+        linearisation,
+        prior_matrix=linearisation.prior_matrix + prior_matrix,
+        prior_gradient=linearisation.prior_gradient - prior_matrix @ offset,
+        prior_precision=precision,
+        observation_variance=variance,
+    )
 
 
 def _differences(

@@ -99,7 +99,7 @@ class Priors:
     def __bool__(self) -> bool:
         return len(self.indices) > 0
 
-    def distance(self, scaled: torch.Tensor) -> torch.Tensor:
+    def squared_distance(self, scaled: torch.Tensor) -> torch.Tensor:
         """Sum of squared distances from the means in standard deviations, [S], of scaled coordinates [S, K]; differentiable."""
         mean, sd = (torch.as_tensor(array).to(scaled) for array in (self.mean, self.sd))
         return (((scaled[:, torch.as_tensor(self.indices, device=scaled.device)] - mean) / sd) ** 2).sum(dim=1)
@@ -114,7 +114,7 @@ class Priors:
         """
         if not self:
             return losses
-        penalty = (self.distance(scaled) * (self.design_effect / observations)).clamp(max=60.0)
+        penalty = (self.squared_distance(scaled) * (self.design_effect / observations)).clamp(max=60.0)
         below_floor = losses + self.floor * penalty
         across_floor = self.floor * torch.exp((losses / self.floor).clamp(max=1.0) - 1 + penalty)
         return torch.where(
@@ -137,7 +137,7 @@ class Priors:
         offset_from_means[self.indices] = (scaled[self.indices] - self.mean) / ranges[self.indices]
         return offset_from_means
 
-    def spread(self, scaled: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    def move_guesses(self, scaled: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Guesses [S, K] spread evenly between bounds [K], those of unknowns with priors moved to the priors' means.
 
         Where all unknowns have priors, they are moved to the same shares of the priors between these bounds.
@@ -154,13 +154,13 @@ class Priors:
             moved[:, k] = np.clip(mean + sd * ndtri(quantile), low[k], high[k])
         return moved
 
-    def widest(self, scaled: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    def max_error_bars(self, scaled: np.ndarray, ranges: np.ndarray) -> np.ndarray:
         """Largest sensible error bars [K] of an estimate [K], scaled units: the range, or the root mean square of a prior's
         distance from it.
         """
-        widest_ranges = ranges.copy()
-        widest_ranges[self.indices] = np.minimum(widest_ranges[self.indices], np.hypot(self.sd, scaled[self.indices] - self.mean))
-        return widest_ranges
+        max_sd = ranges.copy()
+        max_sd[self.indices] = np.minimum(max_sd[self.indices], np.hypot(self.sd, scaled[self.indices] - self.mean))
+        return max_sd
 
 
 def read_priors(params: Mapping[str, Param], specifications: PriorsGiven | None) -> dict[str, Prior]:

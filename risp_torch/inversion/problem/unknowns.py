@@ -217,7 +217,7 @@ class Unknowns:
         generator = np.random.default_rng(seed)
         strata = (np.arange(count) + 0.5) / count
         columns = [strata if k == 0 else generator.permutation(strata) for k in range(len(low))]
-        scaled = self.priors.spread(low + (high - low) * np.stack(columns, axis=1), low, high)
+        scaled = self.priors.move_guesses(low + (high - low) * np.stack(columns, axis=1), low, high)
         return np.where(np.array(self.scales) == "log10", 10.0**scaled, scaled)
 
     def physical_values(self, scaled: np.ndarray) -> np.ndarray:

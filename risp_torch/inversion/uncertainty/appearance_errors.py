@@ -51,7 +51,11 @@ def look_moves(
             target = bound.of_target(scene, film, list(linearisation.comparison.frames))
             own_film = linearise(scene, replace(linearisation.comparison, loss=bound, target=target), unknowns, values)
             own_film = replace(
-                own_film, prior=linearisation.prior, precision=linearisation.precision, variance=linearisation.variance, pull=0.0
+                own_film,
+                prior_matrix=linearisation.prior_matrix,
+                prior_precision=linearisation.prior_precision,
+                observation_variance=linearisation.observation_variance,
+                prior_gradient=0.0,
             )
             if own_film.loss > MIN_LOSS:
                 moves.append(newton_step(own_film) * ((linearisation.loss - explained) / own_film.loss) ** 0.5)

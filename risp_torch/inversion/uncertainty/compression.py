@@ -184,7 +184,7 @@ def compression_moves(
     closest = int(np.abs(log_powers - np.log(linearisation.loss + 1e-12)).argmin())
     similar = [films[number] for number in (closest, closest - 1, closest + 1) if 0 <= number < len(films)]
     similar += at_other_offsets(similar[0])
-    steps = [newton_step(replace(linearisation, residual=film.residual, pull=0.0)) for film in similar]
+    steps = [newton_step(replace(linearisation, residual=film.residual, prior_gradient=0.0)) for film in similar]
     return np.array(steps) * np.sqrt([(linearisation.loss + 1e-12) / (film.power + 1e-12) for film in similar])[:, None]
 
 

@@ -106,12 +106,12 @@ class CovarianceEstimate:
             * float((linearisation.residual.double() ** 2).sum())
             / max(1.0, linearisation.comparison.count - correlation_length * len(film_matrix))
         )
-        noise = max(noise, linearisation.variance, (linearisation.comparison.loss.noise or 0.0) ** 2)
-        values, vectors = _eigen(film_matrix + linearisation.prior, max(noise, floor) / NO_TRACE**2)
+        noise = max(noise, linearisation.observation_variance, (linearisation.comparison.loss.noise or 0.0) ** 2)
+        values, vectors = _eigen(film_matrix + linearisation.prior_matrix, max(noise, floor) / NO_TRACE**2)
         inverse = (vectors / values) @ vectors.T
-        prior_precision = linearisation.variance * linearisation.precision
-        # Pulls of the priors scatter, as their means do, with the covariance variance^2 precision.
-        prior_scores = noise * (linearisation.prior - prior_precision) + linearisation.variance * prior_precision
+        prior_matrix = linearisation.observation_variance * linearisation.prior_precision
+        # Gradients of the priors scatter, as their means do, with the covariance variance^2 precision.
+        prior_scores = noise * (linearisation.prior_matrix - prior_matrix) + linearisation.observation_variance * prior_matrix
         sandwich_covariances = [
             inverse @ (scores.T @ scores + prior_scores) @ inverse for scores in scores_of_sizes(linearisation)
         ]

@@ -150,7 +150,7 @@ def estimate_error_bars(problem: Problem, estimate: SearchResult) -> ErrorBars:
     bars, sentences = unfinished(
         bars, unknowns, step * ranges, model_bars=model_bars, distance=distance, residual_fraction=residual_fraction
     )
-    widest = unknowns.priors.widest(unknowns.scaled(values), ranges)
+    widest = unknowns.priors.max_error_bars(unknowns.scaled(values), ranges)
     return ErrorBars(
         bars, linearisation, film, encoder, compressed, size, expected, noise_is_known, misfit, excess, widest, sentences
     )
@@ -193,7 +193,7 @@ def _systematic_move(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
         error = linearisation.comparison.loss.systematic(scene, states, parameter_values, frames)
     if error is None:
         return np.zeros((1, len(values)))
-    return newton_step(replace(linearisation, residual=error.flatten().to(linearisation.residual), pull=0.0))[None]
+    return newton_step(replace(linearisation, residual=error.flatten().to(linearisation.residual), prior_gradient=0.0))[None]
 
 
 def _bars(

@@ -79,7 +79,7 @@ def _rises(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, moves
 
     Infinite where a world diverges.
     """
-    gradient, prior = linearisation.normal_equations[1], np.zeros((moves.shape[1],) * 2) + linearisation.prior
+    gradient, prior = linearisation.normal_equations[1], np.zeros((moves.shape[1],) * 2) + linearisation.prior_matrix
     reference, _ = predict(scene, linearisation.comparison, unknowns, linearisation.scaled[None])
     residual = (
         linearisation.comparison.target.flatten() - reference[0]

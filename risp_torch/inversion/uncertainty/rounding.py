@@ -45,5 +45,5 @@ def rounding_scatter(scene: Scene, unknowns: Unknowns, linearisation: Linearisat
     steps = []
     for row, move in zip(observed[1:], moves, strict=True):
         remainder = row - observed[0] - linearisation.jacobian @ linearisation.jacobian.new_tensor(move)
-        steps.append(newton_step(replace(linearisation, residual=remainder, pull=0.0)) * ranges)
+        steps.append(newton_step(replace(linearisation, residual=remainder, prior_gradient=0.0)) * ranges)
     return np.sqrt(np.mean(np.square(steps), axis=0))

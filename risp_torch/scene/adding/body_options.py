@@ -26,7 +26,7 @@ _IGNORED_OVERLAP = 1e-3  # of the volume: smaller overlaps are ignored
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class BodyGeometry:
     """Surface, contact points and mass properties of a body.
 
     Attributes:
@@ -45,12 +45,12 @@ class BodyOptions:
     """Options of a rigid body or a link (``Scene.add_rigid``).
 
     Attributes:
-        shape: geometry, or the form from a robot file.
+        shape: shape, or geometry from a robot file.
         density, mass, inertia, inertia_per_mass, contact, collision, surface: see ``Scene.add_rigid``.
         may_be_massless: whether its mass may be zero, as of a link to which others are attached.
     """
 
-    shape: Shape | Form
+    shape: Shape | BodyGeometry
     density: Any = None
     mass: Any = None
     inertia: Any = None
@@ -81,16 +81,17 @@ class BodyOptions:
     def add_to(self, scene: SceneSpec, name: str) -> dict[str, Any]:
         """Add the parameters of contact and surface, and return the attributes of the ``Body`` that follow from these options."""
         has_ground = scene.ground is not None
-        form = form_of(
+        geometry = geometry_of(
             self.shape, has_ground=has_ground, per_area=is_per_area(scene.table, self.contact, has_ground=has_ground)
         )
         self._warn_of_overlap(name)
         if self.contact is not None:
             add_contact(scene.table, f"{name}.contact", self.contact)
         phong, surface = scene.style.shading == "phong", self.surface or Surface()
+        mesh = geometry.mesh
         return {
-            "surface": None if form.mesh is None else make_surface_mesh(scene.table, name, form.mesh, surface, phong=phong),
-            "points": form.points, "mass_properties": form.mass_properties,
+            "surface": None if mesh is None else make_surface_mesh(scene.table, name, mesh, surface, phong=phong),
+            "points": geometry.points, "mass_properties": geometry.mass_properties,
             "contact_name": f"{name}.contact" if self.contact is not None else "ground.contact" if has_ground else None,
             "collision": collision_shape(name, self.shape) if self.collision else None,
         }  # fmt: skip
@@ -128,22 +129,22 @@ class BodyOptions:
             )
 
 
-def form_of(shape: Shape | Form, *, has_ground: bool, per_area: bool) -> Form:
-    """The form of a shape, or the shape itself if it is a form; without contact points in a scene without a ground.
+def geometry_of(shape: Shape | BodyGeometry, *, has_ground: bool, per_area: bool) -> BodyGeometry:
+    """The geometry of a shape, or the given geometry; without contact points in a scene without a ground.
 
     Args:
-        shape: shape of the body.
+        shape: shape or geometry of the body.
         has_ground: whether the scene has a ground.
         per_area: whether its contact parameters are per area.
     """
     no_points = balls(np.zeros((0, 3)))
-    if isinstance(shape, Form):
+    if isinstance(shape, BodyGeometry):
         return shape if has_ground else replace(shape, points=no_points)
     points = contact_points(shape, per_area=per_area) if has_ground else no_points
-    return Form(shape.mesh(), points, mass_properties(shape))
+    return BodyGeometry(shape.mesh(), points, mass_properties(shape))
 
 
-def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
+def collision_shape(name: str, shape: Shape | BodyGeometry) -> CollisionShape:
     """The shape with which a body collides with others, centred at its centre of mass: box, sphere, capsule, or a distance field.
 
     Raises:
@@ -155,7 +156,7 @@ def collision_shape(name: str, shape: Shape | Form) -> CollisionShape:
         return CollisionShape("capsule", (shape.radius, 0.5 * shape.length))
     if isinstance(shape, Box):
         return CollisionShape("box", (0.5 * shape.x, 0.5 * shape.y, 0.5 * shape.z))
-    if isinstance(shape, Form):
+    if isinstance(shape, BodyGeometry):
         raise UserError(
             f"{name} is made of several shapes and collides with no other bodies: leave collision out, or give it one Shape"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 from scipy.spatial.transform import Rotation
 
-from risp_torch.scene.adding.body_options import BodyOptions, Form
+from risp_torch.scene.adding.body_options import BodyGeometry, BodyOptions
 from risp_torch.scene.adding.link import LinkFrame, make_link
 from risp_torch.scene.adding.motors import add_motors
 from risp_torch.scene.adding.rigid import make_body
@@ -107,8 +107,8 @@ def add_robot(
     names = _body_names(name, robot.links)
     properties = zip(subtree_inertias(robot.links), inertias_of_free_joints(robot.links), strict=True)
     for link, body_name, (subtree, inertia) in zip(robot.links, names, properties, strict=True):
-        form, surface = _link_form(link, unsupported, per_area=per_area)
-        options = BodyOptions(shape=form, mass=link.mass, inertia=link.inertia, surface=surface, may_be_massless=True)
+        geometry, surface = _link_geometry(link, unsupported, per_area=per_area)
+        options = BodyOptions(shape=geometry, mass=link.mass, inertia=link.inertia, surface=surface, may_be_massless=True)
         frame = _joint_frame(link, robot.links, base_position, base_rotation)
         if link.joint.type == "free":
             scene_body = _free_body(scene, body_name, link, frame, options, unsupported)
@@ -289,11 +289,11 @@ def _report_gravity(scene: SceneSpec, robot: RobotDescription, unsupported: Unsu
 # -- shapes -------------------------------------------------------------------------------------------------------------
 
 
-def _link_form(link: RobotLink, unsupported: Unsupported, *, per_area: bool) -> tuple[Form, Surface | None]:
+def _link_geometry(link: RobotLink, unsupported: Unsupported, *, per_area: bool) -> tuple[BodyGeometry, Surface | None]:
     """Render mesh and contact points of a link, about its centre of mass."""
     points = [placed(_contact_points(shape, per_area=per_area), np.eye(3), -link.com) for shape in link.collisions]
     mesh, surface = _visual_mesh(link, unsupported) if link.visuals else (None, None)
-    return Form(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
+    return BodyGeometry(mesh, np.concatenate(points) if points else balls(np.zeros((0, 3))), None), surface
 
 
 def _link_triangles(shape: RobotShape) -> TriangleMesh:

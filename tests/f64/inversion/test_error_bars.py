@@ -387,7 +387,7 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     random = np.random.default_rng(3)
     root, place = random.normal(size=(2, 2)), 0.1 * random.normal(size=2)
     prior = 40.0 * root @ root.T
-    at = replace(linearised(torch.as_tensor(0.1 * random.normal(size=12))), prior=prior, pull=-prior @ place)
+    at = replace(linearised(torch.as_tensor(0.1 * random.normal(size=12))), prior_matrix=prior, prior_gradient=-prior @ place)
     jacobian, residual = at.jacobian.cpu().numpy(), at.residual.cpu().numpy()
     wanted = np.linalg.solve(jacobian.T @ jacobian + prior, jacobian.T @ residual - prior @ place)
     assert np.abs(wanted).max() < 0.15 and np.abs(prior @ place).max() > np.abs(jacobian.T @ residual).max()
@@ -402,7 +402,7 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
     ridge = 0.3 * np.diag(np.diag(normal) + residual @ residual)  # a move over a range costs as much as the whole residual
     np.testing.assert_allclose(step(at, 0.3, 1.0), np.linalg.solve(normal + ridge, normal @ wanted), rtol=1e-9)
     np.testing.assert_allclose(step(at, 0.3, 1.5), 1.5 * step(at, 0.3, 1.0), rtol=1e-12)
-    long = replace(at, pull=-100 * prior @ place)
+    long = replace(at, prior_gradient=-100 * prior @ place)
     assert np.abs(step(long, 1e-12, 1.0)).max() == pytest.approx(0.15)
 
 

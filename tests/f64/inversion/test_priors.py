@@ -119,7 +119,7 @@ def test_the_penalised_loss_has_the_posterior_of_an_unknown_variance() -> None:
     losses = torch.tensor([0.5, 0.02, 0.009, 0.002, 0.009, 0.5], dtype=torch.float64)
     scaled = torch.tensor([[1.0, 0.4, 0.3], [0, 0.1, 0.0], [0, 1.0, 0.3], [0, 0.2, 0.2], [3, 0, 0.1], [5, 0, 0]]).double()
     distance = (scaled[:, 1] / 0.2) ** 2 + (scaled[:, 2] / 0.3) ** 2
-    torch.testing.assert_close(priors.distance(scaled), distance)
+    torch.testing.assert_close(priors.squared_distance(scaled), distance)
     torch.testing.assert_close(psi(priors.penalised(losses, scaled, 60)), psi(losses) + distance * 3 / 60)
     assert priors.penalised(losses, scaled, 60)[-1] == losses[-1]
     leaves = losses.requires_grad_(), scaled.requires_grad_()
@@ -142,7 +142,7 @@ def test_gauss_newton_steps_end_where_the_penalised_loss_is_least(floor: float) 
     loss, unknowns = LinearLoss(patterns, target, floor), unknowns_of(SD, num_correlated=10.0, floor=floor)
     at, end = found(loss, unknowns, np.array([1.0, 0.1, 0.0]))
     variance = 10 * max(at.loss, floor)
-    assert at.variance == pytest.approx(variance)
+    assert at.observation_variance == pytest.approx(variance)
     step = newton_step(at, damping=1e-12)
     assert np.abs(step).max() < 1e-3
     moves = np.concatenate([end + sign * 2e-3 * np.eye(3) for sign in (1, -1)])
@@ -166,7 +166,7 @@ def test_what_the_film_does_not_show_keeps_the_bar_of_its_prior() -> None:
     assert end[1] == pytest.approx(0.0, abs=5e-3) and bars.sd[1] == pytest.approx(0.2, rel=0.02) and bars.observable[1]
     assert bars.unobservable == ["b is known from its prior only (± 0.2)"]
     assert far_from_priors(np.array([1.0, 0.9, 0.0]), unknowns)[0].startswith("the estimate of b lies 4.5 standard deviations")
-    widest = unknowns.priors.widest(np.array([0, 0.3, 0]), unknowns.scaled_range())
+    widest = unknowns.priors.max_error_bars(np.array([0, 0.3, 0]), unknowns.scaled_range())
     np.testing.assert_allclose(widest, [40, np.hypot(0.2, 0.3), 6])
 
 

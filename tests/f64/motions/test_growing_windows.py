@@ -245,7 +245,7 @@ def test_lengths_that_disagree_widen_the_error_bars() -> None:
     np.testing.assert_allclose(extra, np.diag([0.5 * (0.01**2 + 0.003**2), 0.0]), atol=1e-12)
     assert "lower.dry_friction differs by 5 error bars" in sentence
     growing = GrowingFits((replace(far, windows=[*far.windows] * 4), near, fit))
-    value, bar = growing.number(lambda values: values["lower.dry_friction"])
+    value, bar = growing.derived_number(lambda values: values["lower.dry_friction"])
     np.testing.assert_allclose((value, bar), (0.1, np.sqrt(2e-3**2 * 4 / 2 + 0.5 * (0.01**2 + 0.003**2))), rtol=1e-6)
 
 

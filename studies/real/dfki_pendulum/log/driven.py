@@ -64,7 +64,7 @@ def driven(log: Log, say: Callable[[str], None]) -> tuple[GrowingFits, dict[str,
         for first, last in ((FIRST, HALF), (HALF, SWING_UP), (FIRST, SWING_UP))
     )
     return all_frames, {
-        "growth upright [1/s]": all_frames.number(upright_growth),
+        "growth upright [1/s]": all_frames.derived_number(upright_growth),
         f"{HALF:g} to {HALF + AHEAD:g} s, from the first half": predicted(log, early, HALF),
         f"{EARLY:g} to {EARLY + AHEAD:g} s, from the second half": predicted(log, late, EARLY),
         f"{BALANCED:g} to {BALANCED + AHEAD:g} s, upright, from the whole swing-up": predicted(log, all_frames, BALANCED),

@@ -75,5 +75,5 @@ def free_swing(times: np.ndarray, angles: np.ndarray, say: Callable[[str], None]
         "errors": errors.tolist(),
         "rms, first second [deg]": rms(errors[:second]), "rms, after 1 s [deg]": rms(errors[second:]),
         "after exactly 1 s [deg]": errors[second - 1].tolist(), "unseen": every.unobservable,
-        "first length [m]": with_length.number(lambda values: values["upper.length"]),
+        "first length [m]": with_length.derived_number(lambda values: values["upper.length"]),
     }  # fmt: skip
