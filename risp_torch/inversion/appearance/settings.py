@@ -38,7 +38,7 @@ class LookSettings:
         robust_scale: residual [linear colour] at which a pixel's weight is a quarter (Geman and McClure, 1987); infinite gives
             all pixels the weight 1.
         smoothness: weight of the squared difference of neighbouring colours, in pixels that show them.
-        pull: weight of the squared difference of the colours from grey and of the light from even, in pixels.
+        color_regularisation: weight of the squared difference of the colours from grey, in pixels.
         rounds: largest number of steps.
         tolerance: expected relative decrease of the objective below which the steps end, after one more step. Relative errors of
             gradients are up to the root of it.
@@ -56,7 +56,7 @@ class LookSettings:
     exposure: bool = False
     robust_scale: PositiveOrInfinite = 0.1
     smoothness: NotNegative = 0.02
-    pull: Positive = 1e-3
+    color_regularisation: Positive = 1e-3
     rounds: Count = 40
     tolerance: Positive = 1e-8
 

@@ -38,7 +38,7 @@ def test_what_is_solved_of_a_look() -> None:
         ("brightness", "unknown part of the look 'brightness'"), ("exposure=1", "'exposure=1': write exposure"),
         ("robust_scale", "'robust_scale': write robust_scale=VALUE"), ("robust_scale=x", "'robust_scale=x' is no number"),
         ("light=sun", "light 'sun' is unknown"),
-        ("pull=-1", "pull is -1"), ("texels=0", "texels is 0"),
+        ("color_regularisation=-1", "color_regularisation is -1"), ("texels=0", "texels is 0"),
     ],
 )  # fmt: skip
 def test_parts_of_a_look_that_are_refused(text: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:

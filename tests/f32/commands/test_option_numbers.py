@@ -18,7 +18,7 @@ MALFORMED = ("nan", "inf", "-inf", "-1", "1e400", "9" * 5000, "x", "", "1+1j", "
 # Where a number is only a part of an option.
 PARTS = {"--prior": ("mu=smooth:{}",), "--psi": ("random:{}",), "--noise": ("{}", "mask={}"), "--loss": ("{}", "pixel+{}*mask"),
          "--camera-settings": ("depth={}:1", "depth=0.1:{}", "scale={}"), "--samples": ("exposure={}", "pixel={}"),
-         "--size": ("{}", "4x{}"), "--look": ("pull={}",)}  # fmt: skip
+         "--size": ("{}", "4x{}"), "--look": ("color_regularisation={}",)}  # fmt: skip
 NUMBERED = {"N", "K", "M", "PIXELS", "FRAMES", "PIXELS|WxH", "SHARE"}  # as help texts call numbers
 
 

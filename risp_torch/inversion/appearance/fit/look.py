@@ -39,7 +39,7 @@ class Look:
         light = np.zeros((system.basis.shape[1], 3))
         light[0] = 1.0
         return Look(
-            np.repeat(system.palette.home, 3, axis=1), light, system.film.mean(axis=0), np.ones((frames, 3)),
+            np.repeat(system.palette.regularisation_target, 3, axis=1), light, system.film.mean(axis=0), np.ones((frames, 3)),
             np.zeros((frames, 3)), np.inf, 0.0,
         )  # fmt: skip
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import csr_matrix
 
-from risp_torch.inversion.appearance.fit.objective import LIGHT_PULL, PLATE_REGULARISATION, Fit
+from risp_torch.inversion.appearance.fit.objective import LIGHT_REGULARISATION, PLATE_REGULARISATION, Fit
 from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.least_squares.inverse_reuse import KeptInverse
 from risp_torch.least_squares.secants import Inverse
@@ -58,8 +58,9 @@ class LookEquations:
         self.shade, self.color = system.basis @ look.light, look.colors[system.color]  # [C, 3]
         self.point = np.concatenate([look.colors, look.light[1:]])
         self.gradient = self._back(self.weight * fit.residual.reshape(-1, 3)[row])
-        pull = settings.smoothness * (system.stiffness @ look.colors) + settings.pull * (look.colors - system.palette.home)
-        self.gradient -= np.concatenate([pull, LIGHT_PULL * look.light[1:]])
+        color_offset = look.colors - system.palette.regularisation_target
+        color_gradient = settings.smoothness * (system.stiffness @ look.colors) + settings.color_regularisation * color_offset
+        self.gradient -= np.concatenate([color_gradient, LIGHT_REGULARISATION * look.light[1:]])
 
     @property
     def is_finite(self) -> bool:
@@ -100,7 +101,9 @@ class LookEquations:
         matrix[:count, count:] = by_color.T @ (weight[:, None] * by_light) - color_pixels.T @ light_pixels
         matrix[count:, :count] = matrix[:count, count:].T
         matrix[count:, count:] = by_light.T @ (weight[:, None] * by_light) - light_pixels.T @ light_pixels
-        matrix.flat[:: len(matrix) + 1] += np.repeat([settings.pull, LIGHT_PULL], [count, len(matrix) - count])
+        matrix.flat[:: len(matrix) + 1] += np.repeat(
+            [settings.color_regularisation, LIGHT_REGULARISATION], [count, len(matrix) - count]
+        )
         return matrix
 
     def times(self, step: np.ndarray) -> np.ndarray:
@@ -111,17 +114,17 @@ class LookEquations:
         rows = self.gain * (system.matrix @ columns)
         right = system.into_pixels @ (self.weight * self.left * rows)
         behind = np.stack([solver.plate(right[:, k]) for k, solver in enumerate(self.behind)], axis=1)
-        pull = settings.smoothness * (system.stiffness @ colors) + settings.pull * colors
+        color_gradient = settings.smoothness * (system.stiffness @ colors) + settings.color_regularisation * colors
         image = self._back(self.weight * (rows - self.left * behind[system.pixel]))
-        return image + np.concatenate([pull, LIGHT_PULL * light])
+        return image + np.concatenate([color_gradient, LIGHT_REGULARISATION * light])
 
     def diagonal(self) -> np.ndarray:
         """An upper bound of the diagonal of the normal matrix, [N + L - 1, 3]."""
         system, settings = self.system, self.settings
         power = system.squared @ (self.weight * self.gain**2)
         smooth = settings.smoothness * system.stiffness.diagonal()[:, None]
-        colors = system.into_colors @ (power * self.shade**2) + smooth + settings.pull
-        return np.concatenate([colors, (self.basis**2).T @ (power * self.color**2) + LIGHT_PULL])
+        colors = system.into_colors @ (power * self.shade**2) + smooth + settings.color_regularisation
+        return np.concatenate([colors, (self.basis**2).T @ (power * self.color**2) + LIGHT_REGULARISATION])
 
     def _back(self, values: np.ndarray) -> np.ndarray:
         """The transposed Jacobian times rows [R, 3]."""

@@ -18,10 +18,10 @@ from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.inversion.appearance.model.palette import GREY
 from risp_torch.inversion.appearance.settings import LookSettings
 
-PLATE_REGULARISATION = 1e-4  # pixels: weight of the pull of the plate towards grey
-LIGHT_PULL = 1.0  # pixels: weight of the pull of the light towards an even one
+PLATE_REGULARISATION = 1e-4  # pixels: weight of the squared difference of the plate from grey
+LIGHT_REGULARISATION = 1.0  # pixels: weight of the squared directional coefficients of the light
 HELD_SWEEPS = 3  # times that plate and exposure follow each other at weights that stay
-EXPOSURE_PULL = 1e-3  # of a frame's pixels: weight of the pull of its gain towards 1 and of its offset towards 0
+EXPOSURE_REGULARISATION = 1e-3  # of a frame's pixels: weight of (gain - 1)^2 + offset^2
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,10 +126,12 @@ def _plate(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.
 def _exposure(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Gain and offset [n, 3] of every frame that fit best, with mean 1 and 0: colours and plate have the film's mean exposure."""
     bare = replace(look, gain=np.ones_like(look.gain), offset=np.zeros_like(look.offset)).composed(system, bodies)
-    pull, weight = _exposure_pull(system), weight[..., None]
+    regularisation, weight = _exposure_regularisation(system), weight[..., None]
     x = (weight * bare).sum(axis=1)
-    normal = np.stack([(weight * bare * bare).sum(axis=1) + pull, x, x, weight.sum(axis=1) + pull + 0 * x], axis=-1)
-    right = np.stack([(weight * bare * system.film).sum(axis=1) + pull, (weight * system.film).sum(axis=1)], axis=-1)
+    normal = np.stack(
+        [(weight * bare * bare).sum(axis=1) + regularisation, x, x, weight.sum(axis=1) + regularisation + 0 * x], axis=-1
+    )
+    right = np.stack([(weight * bare * system.film).sum(axis=1) + regularisation, (weight * system.film).sum(axis=1)], axis=-1)
     inverse = np.linalg.inv(normal.reshape(*x.shape, 2, 2))
     free = (inverse @ right[..., None]).sum(axis=0)
     missing = len(look.gain) * np.array([[1.0], [0.0]]) - free
@@ -137,14 +139,15 @@ def _exposure(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: 
     return gain_and_offset[..., 0, 0], gain_and_offset[..., 1, 0]
 
 
-def _exposure_pull(system: AppearanceSystem) -> float:
-    return EXPOSURE_PULL * system.left.shape[1]
+def _exposure_regularisation(system: AppearanceSystem) -> float:
+    return EXPOSURE_REGULARISATION * system.left.shape[1]
 
 
 def _penalty(system: AppearanceSystem, settings: LookSettings, look: Look) -> float:
     smooth = settings.smoothness * float((look.colors * (system.stiffness @ look.colors)).sum())
-    smooth += settings.pull * float(((look.colors - system.palette.home) ** 2).sum())
-    smooth += LIGHT_PULL * float((look.light[1:] ** 2).sum())
+    smooth += settings.color_regularisation * float(((look.colors - system.palette.regularisation_target) ** 2).sum())
+    smooth += LIGHT_REGULARISATION * float((look.light[1:] ** 2).sum())
     exposure = float(((look.gain - 1) ** 2).sum()) + float((look.offset**2).sum())
     bending = 0.0 if system.plate_basis is None else system.plate_basis.energy(look.plate)
-    return smooth + PLATE_REGULARISATION * float(((look.plate - GREY) ** 2).sum()) + bending + _exposure_pull(system) * exposure
+    plate = PLATE_REGULARISATION * float(((look.plate - GREY) ** 2).sum())
+    return smooth + plate + bending + _exposure_regularisation(system) * exposure

@@ -49,17 +49,17 @@ class Palette:
         return _palette_of(colors, texels, *((array.tobytes(), array.dtype.str, array.shape) for array in arrays))
 
     def with_shadows(self, shadows: int) -> Palette:
-        """The same colours, and those of so many shadows after them."""
+        """The same colours, followed by those of ``shadows`` shadows."""
         return replace(self, count=self.count + shadows, shadows=shadows)
 
     @property
     def bodies(self) -> int:
-        """Number of the colours of bodies, which are the first."""
+        """Number of colours of bodies, which come first."""
         return self.count - self.shadows
 
     @property
-    def home(self) -> np.ndarray:
-        """[N, 1] what the colours are pulled to: grey, and nothing for shadows."""
+    def regularisation_target(self) -> np.ndarray:
+        """[N, 1] colours to which the regularisation draws: grey, and 0 for shadows."""
         return np.where(np.arange(self.count) < self.bodies, GREY, 0.0)[:, None]
 
 
