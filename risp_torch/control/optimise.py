@@ -47,7 +47,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Search:
+class PolicySearchResult:
     """Result of a search.
 
     Attributes:
@@ -75,7 +75,7 @@ def search(
     seed: Seed,
     folder: RunFolder | None = None,
     progress: bool = True,
-) -> Search:
+) -> PolicySearchResult:
     """Search for a policy that reaches a goal.
 
     Args:
@@ -133,7 +133,7 @@ def search(
     progress_bar.close()
     with torch.no_grad():
         policy.load_state_dict(best_weights)
-        return Search(policy, history.best(objective), history, simulate_policy(policy))
+        return PolicySearchResult(policy, history.best(objective), history, simulate_policy(policy))
 
 
 def _random_seed(seed: int, iteration: int) -> int:

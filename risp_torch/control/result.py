@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from risp_torch.control.objectives import GoalLoss
-from risp_torch.control.optimise import Search
+from risp_torch.control.optimise import PolicySearchResult
 from risp_torch.control.task import Objective
 
 
@@ -25,7 +25,7 @@ class Control:
 
     objective: Objective
     note: str
-    search: Search
+    search: PolicySearchResult
     goal_loss: GoalLoss
     seconds: float
     folder: Path | None

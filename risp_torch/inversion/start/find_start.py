@@ -1,10 +1,10 @@
 """The start of a film from its first pictures: poses of the bodies in the first one, then velocities and spins in the next.
 
-A pose is far from the truth where the body of a guess and that of the film do not overlap: there the loss has no slope. So the
-poses are spread over what is allowed, compared with the first picture alone, and the best, which differ from one another, are
-narrowed down: candidates about each of them, ever nearer (an evolution strategy of separate parents). Gauss-Newton steps end it.
-Velocities are found in the same way from two pictures, and followed over a few more. Poses that look alike in the first picture
-are distinguished by then, or stay side by side: each becomes a start of the search for all unknowns.
+Where the body of a guess and that of the film do not overlap, the loss has no slope, so poses are searched globally. They are
+sampled between the bounds and compared with the first picture alone. The best distinct ones are refined by an evolution strategy
+with separate parents, whose candidates are drawn ever closer to them, and then by Gauss-Newton steps. Velocities are found in the
+same way from two pictures, and refined with a few more. Poses that look alike in the first picture are distinguished by the later
+ones; if not, each becomes a start of the search for all unknowns.
 """
 
 from __future__ import annotations

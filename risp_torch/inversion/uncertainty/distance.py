@@ -56,7 +56,7 @@ def distance_in_steps(linearisation: Linearisation, step: np.ndarray, explained:
     return max(1.0, (linearisation.loss - explained) / max(decrease, 1e-300))
 
 
-def unfinished(
+def widened_by_distance(
     bars: Uncertainty,
     unknowns: Unknowns,
     step: np.ndarray,

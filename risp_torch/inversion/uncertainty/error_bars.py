@@ -41,7 +41,7 @@ from risp_torch.inversion.uncertainty.compression import (
 )
 from risp_torch.inversion.uncertainty.compression_refits import refitted_moves
 from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, Uncertainty, error_bars, widened
-from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, distance_in_steps, unfinished
+from risp_torch.inversion.uncertainty.distance import distance_in_newton_steps, distance_in_steps, widened_by_distance
 from risp_torch.inversion.uncertainty.flatness import flatness
 from risp_torch.inversion.uncertainty.misfit import (
     DOUBTED_RATIO,
@@ -147,7 +147,7 @@ def estimate_error_bars(problem: Problem, estimate: SearchResult) -> ErrorBars:
     distance = distance_in_newton_steps(scene, unknowns, wide, step, distance_in_steps(wide, step, explained))
     if noise_is_known and misfit <= DOUBTED_RATIO:  # the explained residual is only known to some tens of percent
         distance = min(distance, MAX_EXPLAINED_STEPS)
-    bars, sentences = unfinished(
+    bars, sentences = widened_by_distance(
         bars, unknowns, step * ranges, model_bars=model_bars, distance=distance, residual_fraction=residual_fraction
     )
     widest = unknowns.priors.max_error_bars(unknowns.scaled(values), ranges)

@@ -24,7 +24,7 @@ def set_film(
     exposure: Number = 0.0,
     line_time: Number = 0.0,
     samples: Samples = 8,
-    between: Count | None = None,
+    states_per_interval: Count | None = None,
     readout: Readout = "down",
 ) -> None:
     """Set the times at which the pictures of the film are taken; by default there is one at every frame of the scene.
@@ -39,22 +39,25 @@ def set_film(
         exposure: "film.exposure", time over which a picture collects light [s of the scene].
         line_time: "film.line_time", time from one line of the picture to the next (rolling shutter) [s of the scene].
         samples: pictures rendered for one of the film, where it has an exposure or a line time (``exposures``).
-        between: states per frame interval between which the motion is interpolated, a divisor of ``substeps``; by default up to 5
-            (``default_states_per_interval``). More follow contacts that are short compared with ``frame_dt``.
+        states_per_interval: states per frame interval between which the motion is interpolated, a divisor of ``substeps``; by
+            default up to 5 (``default_states_per_interval``). More states resolve contacts that are short compared with
+            ``frame_dt``.
         readout: direction in which lines are read: "down" begins with the top row, "right" with the left column.
 
     Raises:
-        UserError: the scene has a film already, the times do not ascend, or ``between`` does not divide the substeps.
+        UserError: the scene has a film already, the times do not ascend, or ``states_per_interval`` does not divide the substeps.
     """
     if scene.clock is not None:
         raise UserError("the scene has a film already: call set_film once, or set the parameters film.start, film.rate and so on")
     stepping = scene.stepping
-    between = default_states_per_interval(stepping) if between is None else between
-    clock = FilmClock(times=times, samples=samples, between=between, readout=readout)
-    if stepping.substeps % between:
-        raise UserError(f"between={between} and substeps={stepping.substeps}: give a number that divides the substeps")
-    if stepping.adaptive and between > 1:
-        raise UserError("an adaptive scene chooses its own steps: leave between out, or adaptive")
+    states_per_interval = default_states_per_interval(stepping) if states_per_interval is None else states_per_interval
+    clock = FilmClock(times=times, samples=samples, states_per_interval=states_per_interval, readout=readout)
+    if stepping.substeps % states_per_interval:
+        raise UserError(
+            f"states_per_interval={states_per_interval} and substeps={stepping.substeps}: give a number that divides the substeps"
+        )
+    if stepping.adaptive and states_per_interval > 1:
+        raise UserError("an adaptive scene chooses its own steps: leave states_per_interval out, or adaptive")
     scene.table.add(START, start, unit="s")
     scene.table.add(RATE, rate, unit="", sign="positive")
     scene.table.add(EXPOSURE, exposure, unit="s", sign="not negative")

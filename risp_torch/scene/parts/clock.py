@@ -31,7 +31,7 @@ class FilmClock:
     Attributes:
         times: time stamps of the pictures [s of the film], ascending; None for one at every frame of the scene.
         samples: moments at which a picture with an exposure or a line time is rendered.
-        between: states per frame interval of the scene, between which motions are interpolated.
+        states_per_interval: states per frame interval of the scene, between which motions are interpolated.
         readout: direction in the picture in which lines are read: the first line is the top row for "down".
 
     Raises:
@@ -40,7 +40,7 @@ class FilmClock:
 
     times: Times | None = None
     samples: Samples = 8
-    between: Count = 1
+    states_per_interval: Count = 1
     readout: Readout = "down"
 
     def __post_init__(self) -> None:
@@ -86,4 +86,4 @@ class FilmClock:
     def to_json(self) -> dict[str, Any]:
         """The clock, without the numbers that are parameters, as JSON values."""
         times = None if self.times is None else list(self.times)
-        return {"times": times, "samples": self.samples, "between": self.between, "readout": self.readout}
+        return {"times": times, "samples": self.samples, "states_per_interval": self.states_per_interval, "readout": self.readout}

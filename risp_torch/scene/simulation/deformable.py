@@ -132,11 +132,18 @@ class DeformableAdapter(SolverAdapter):
 
     def simulate(
         self, inputs: DeformableInputs, frames: int, *, state: State | None, adjoint: Adjoint | None, first_frame: int,
-        between: int,
+        states_per_interval: int,
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
         """As ``SolverAdapter.simulate``; in an adaptive scene the parameters of a world set its number of steps."""
         if not self.spec.stepping.adaptive:
-            return super().simulate(inputs, frames, state=state, adjoint=adjoint, first_frame=first_frame, between=between)
+            return super().simulate(
+                inputs,
+                frames,
+                state=state,
+                adjoint=adjoint,
+                first_frame=first_frame,
+                states_per_interval=states_per_interval,
+            )
         if state is None or state.substeps is None:
             steps = steps_of_worlds(self.solver, inputs, controls=self.spec.stepping.controls)
         else:

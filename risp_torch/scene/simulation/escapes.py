@@ -19,7 +19,12 @@ MAX_RANGE_RATIO = 1e3  # distance relative to the range of a motion; no intended
 
 
 def without_escapes(
-    spec: SceneSpec, table: ParameterTable, states: States, parameters: Mapping[str, torch.Tensor] | None, *, between: int = 1
+    spec: SceneSpec,
+    table: ParameterTable,
+    states: States,
+    parameters: Mapping[str, torch.Tensor] | None,
+    *,
+    states_per_interval: int = 1,
 ) -> States:
     """A motion in which worlds are marked as diverged if a body has left the range of the scene.
 
@@ -32,7 +37,7 @@ def without_escapes(
         table: its parameter table.
         states: its motion.
         parameters: see ``Scene.rollout``.
-        between: states of the motion per frame interval.
+        states_per_interval: states of the motion per frame interval.
 
     Raises:
         DivergenceError: every world has diverged.
@@ -41,40 +46,43 @@ def without_escapes(
         return states
     placement = unwrapped(states.placement.detach())  # joined inside a torch.func transform, then checked outside
     with outside_transforms():
-        return _without_escapes(spec, table, states, placement[..., :3], parameters, between)
+        return _without_escapes(spec, table, states, placement[..., :3], parameters, states_per_interval)
 
 
 def _without_escapes(
     spec: SceneSpec, table: ParameterTable, states: States, placement: torch.Tensor,
-    parameters: Mapping[str, torch.Tensor] | None, between: int,
+    parameters: Mapping[str, torch.Tensor] | None, states_per_interval: int,
 ) -> States:  # fmt: skip
     """``without_escapes`` of the positions [B, T, rows, 3]."""
     if placement.shape[1] < 2 or not placement.shape[2]:
         return states
-    limit = MAX_RANGE_RATIO * _motion_range(spec, table, states, placement, parameters, spec.frame_dt / between)
+    limit = MAX_RANGE_RATIO * _motion_range(spec, table, states, placement, parameters, spec.frame_dt / states_per_interval)
     distance = (placement - placement[:, :1]).norm(dim=-1)  # NaN after a divergence that is already marked
     escaped = (distance > limit).any(dim=2)
     if not escaped.any():
         return states
     diverged = unwrapped(states.diverged_step)
-    steps = spec.stepping.substeps // between
+    steps = spec.stepping.substeps // states_per_interval
     step = torch.where(escaped.any(dim=1), escaped.int().argmax(dim=1) * steps, -1).to(diverged)
     diverged_step = torch.where(diverged < 0, step[:, None], diverged)
     if (diverged_step >= 0).all(dim=1).all():
-        _raise_divergence(spec, distance, escaped, limit, between)
+        _raise_divergence(spec, distance, escaped, limit, states_per_interval)
     return replace(states, diverged_step=diverged_step)
 
 
-def _raise_divergence(spec: SceneSpec, distance: torch.Tensor, escaped: torch.Tensor, limit: float, between: int) -> None:
+def _raise_divergence(
+    spec: SceneSpec, distance: torch.Tensor, escaped: torch.Tensor, limit: float, states_per_interval: int
+) -> None:
     world = int(escaped.any(dim=1).int().argmax())
     frame = int(escaped[world].int().argmax())
     row = int(distance[world, frame].nan_to_num(nan=0.0).argmax())
     body_names = [body.name for body in spec.bodies]
     body_names += [deformable.name for deformable in spec.deformables for _ in range(deformable.count)]
     raise DivergenceError(
-        f"{body_names[row]!r} flew {distance[world, frame, row]:.3g} m by frame {frame / between:g}, but free flight goes no "
-        f"farther than {limit / MAX_RANGE_RATIO:.3g} m: take smaller steps (more substeps), or softer contacts and materials",
-        body=body_names[row], step=frame * (spec.stepping.substeps // between),
+        f"{body_names[row]!r} flew {distance[world, frame, row]:.3g} m by frame {frame / states_per_interval:g}, but free "
+        f"flight goes no farther than {limit / MAX_RANGE_RATIO:.3g} m: take smaller steps (more substeps), or softer contacts "
+        "and materials",
+        body=body_names[row], step=frame * (spec.stepping.substeps // states_per_interval),
     )  # fmt: skip
 
 

@@ -56,11 +56,18 @@ def filmed(
     latest = float(unwrapped(times.detach()).max()) + (0.0 if exposure is None else float(unwrapped(exposure[0].detach()).max()))
     intervals = max(1, math.ceil(latest / frame_dt - TIME_TOLERANCE))
     states = simulator.rollout(
-        spec.table, parameters, frames=intervals, worlds=worlds, actions=actions, adjoint=adjoint, between=clock.between
+        spec.table,
+        parameters,
+        frames=intervals,
+        worlds=worlds,
+        actions=actions,
+        adjoint=adjoint,
+        states_per_interval=clock.states_per_interval,
     )
 
     def moments(instants: torch.Tensor) -> Moments:
-        return Moments.of(instants, frame_dt / clock.between, intervals * clock.between, states.body_q.dtype)
+        count = clock.states_per_interval
+        return Moments.of(instants, frame_dt / count, intervals * count, states.body_q.dtype)
 
     film = replace(states_at(states, moments(times)), moment=times)
     if exposure is None:

@@ -82,7 +82,7 @@ class Simulator:
         actions: torch.Tensor | None = None,
         state: State | None = None,
         adjoint: Adjoint | None = None,
-        between: int = 1,
+        states_per_interval: int = 1,
     ) -> States:
         """Simulate a batch of worlds.
 
@@ -90,13 +90,14 @@ class Simulator:
             table: parameter table of the scene, or one with as many rows over time as frames.
             parameters, worlds, actions, state, adjoint: see ``Scene.rollout``.
             frames: frame intervals, regardless of the scene's clock.
-            between: states per frame interval, a divisor of the scene's substeps: the result has frames * between + 1.
+            states_per_interval: states per frame interval, a divisor of the scene's substeps: the result has
+                frames * states_per_interval + 1 states.
 
         Raises:
             UserError, DivergenceError: as there.
         """
         replaced = parameters or {}
-        _check_memory(self.adapter, table, replaced, worlds, frames * between)
+        _check_memory(self.adapter, table, replaced, worlds, frames * states_per_interval)
         _warn_of_inertias(replaced)
         actions, worlds = action_rows(actions, worlds)
         self.adapter.check(replaced, actions)
@@ -109,8 +110,10 @@ class Simulator:
             state = state.map(lambda array: array.to(bridge_device()))
             if worlds is None and len(values["gravity"]) == 1:
                 values = table.values(parameters, worlds=state.worlds)
-        states = self.adapter.rollout(values, frames=frames, actions=actions, state=state, adjoint=adjoint, between=between)
-        return self.adapter.without_escapes(states, table, parameters, between=between)
+        states = self.adapter.rollout(
+            values, frames=frames, actions=actions, state=state, adjoint=adjoint, states_per_interval=states_per_interval
+        )
+        return self.adapter.without_escapes(states, table, parameters, states_per_interval=states_per_interval)
 
     def forces(
         self,

@@ -107,13 +107,13 @@ class SmokeAdapter(SolverAdapter):
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
-        between: int = 1,
+        states_per_interval: int = 1,
     ) -> States:  # fmt: skip
         """As ``SolverAdapter.rollout``, at the frames alone.
 
         Raises:
             UserError: states between the frames are wanted, for a film with a clock.
         """
-        if between > 1:
+        if states_per_interval > 1:
             raise UserError("smoke has states at the frames alone: leave set_film out, and give a frame_dt that fits the film")
         return super().rollout(values, frames=frames, actions=actions, state=state, adjoint=adjoint)

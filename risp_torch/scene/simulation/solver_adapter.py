@@ -115,10 +115,10 @@ class SolverAdapter(ABC):
         return 13 * len(self.spec.bodies) + 6 * self.spec.particle_count
 
     def without_escapes(
-        self, states: States, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, between: int
+        self, states: States, table: ParameterTable, parameters: Mapping[str, torch.Tensor] | None, *, states_per_interval: int
     ) -> States:
         """A motion of the scene in which worlds are marked as diverged if a body has left its range (``escapes``)."""
-        return without_escapes(self.spec, table, states, parameters, between=between)
+        return without_escapes(self.spec, table, states, parameters, states_per_interval=states_per_interval)
 
     def state(self, values: Values) -> State:
         """The state at the start for parameter values [B, ...]; differentiable, except the ``derived`` arrays."""
@@ -126,7 +126,7 @@ class SolverAdapter(ABC):
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
-        between: int = 1,
+        states_per_interval: int = 1,
     ) -> States:  # fmt: skip
         """Simulate (arguments: ``inputs``, ``Simulator.rollout``)."""
         first = 0 if state is None else state.frame
@@ -139,7 +139,7 @@ class SolverAdapter(ABC):
             state, diverged = self.without_diverged(state)
             inputs = self.with_state(inputs, state)
         arrays, last_arrays, failed = self.simulate(
-            inputs, frames, state=state, adjoint=adjoint, first_frame=first, between=between
+            inputs, frames, state=state, adjoint=adjoint, first_frame=first, states_per_interval=states_per_interval
         )
         if diverged is not None:
             arrays, last_arrays = _diverged_arrays(arrays, diverged), _diverged_arrays(last_arrays, diverged)
@@ -201,7 +201,14 @@ class SolverAdapter(ABC):
         raise NotImplementedError
 
     def simulate(
-        self, inputs: Arrays, frames: int, *, state: State | None, adjoint: Adjoint | None, first_frame: int, between: int
+        self,
+        inputs: Arrays,
+        frames: int,
+        *,
+        state: State | None,
+        adjoint: Adjoint | None,
+        first_frame: int,
+        states_per_interval: int,
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:
         """Run the solver.
 
@@ -209,7 +216,7 @@ class SolverAdapter(ABC):
             inputs: its arrays.
             frames: number of frame intervals.
             state: initial state, if it is not the start.
-            adjoint, between: as of ``Simulator.rollout``.
+            adjoint, states_per_interval: as of ``Simulator.rollout``.
             first_frame: frame of the initial state.
 
         Returns:
@@ -217,9 +224,11 @@ class SolverAdapter(ABC):
             the failed steps [B, bodies].
         """
         solver = self.solver
-        if between > 1:
-            solver, inputs = self._finer_solver(between), finer_inputs(inputs, between)
-        results = bridge.rollout(solver, inputs, frames * between, adjoint=adjoint, first_frame=first_frame * between)
+        if states_per_interval > 1:
+            solver, inputs = self._finer_solver(states_per_interval), finer_inputs(inputs, states_per_interval)
+        results = bridge.rollout(
+            solver, inputs, frames * states_per_interval, adjoint=adjoint, first_frame=first_frame * states_per_interval
+        )
         names, count = solver.last_names(inputs), len(solver.frame_names)
         arrays = dict(zip(solver.frame_names, results[:count], strict=True))
         return arrays, dict(zip(names, results[count:-1], strict=True)), results[-1]
@@ -260,11 +269,11 @@ class SolverAdapter(ABC):
 
         return state.map(replace_diverged), ~finite
 
-    def _finer_solver(self, between: int) -> Solver:
+    def _finer_solver(self, states_per_interval: int) -> Solver:
         """``finer_solver``, made once: solvers keep tables."""
-        if between not in self._finer_solvers:
-            self._finer_solvers[between] = finer_solver(self.solver, between)
-        return self._finer_solvers[between]
+        if states_per_interval not in self._finer_solvers:
+            self._finer_solvers[states_per_interval] = finer_solver(self.solver, states_per_interval)
+        return self._finer_solvers[states_per_interval]
 
     @cached_property
     def _finer_solvers(self) -> dict[int, Solver]:

@@ -65,11 +65,11 @@ class UncoupledSolvers(SolverAdapter):
 
     def rollout(
         self, values: Values, *, frames: int, actions: torch.Tensor | None, state: State | None, adjoint: Adjoint | None,
-        between: int = 1,
+        states_per_interval: int = 1,
     ) -> States:  # fmt: skip
         """As ``SolverAdapter.rollout``."""
         body_state, particle_state = (None, None) if state is None else _split(state)
-        options: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "between": between}
+        options: dict[str, Any] = {"frames": frames, "adjoint": adjoint, "states_per_interval": states_per_interval}
         particle_states = self.particles.rollout(values, actions=None, state=particle_state, **options)
         body_states = self.bodies.rollout(values, actions=actions, state=body_state, **options)
         return self._joined(body_states, particle_states)

@@ -23,9 +23,9 @@ RESULTS = {
     "ControlledRollout", "ConvergenceError", "CoupledRollout", "DataFile", "DataSet", "DataSource", "DeformableRollout",
     "Derived", "DivergenceError", "ElementNumbers", "ErrorRow", "Evaluation", "FetchResult", "Film", "FilmFacts",
     "Forces", "FragmentWeights", "Generated", "GradcheckReport", "History", "Inversion", "MassProperties", "MeasuredFilm",
-    "MeshNeighbours", "MeshTopology", "MotionFit", "Observability", "Picture", "PredictionErrors", "RenderResult",
-    "ReplanResult", "RigidRollout", "RunFolder", "Runtime", "Search", "SharedNormalEquations", "SmokeRollout", "StateErrors",
-    "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns", "Variant",
+    "MeshNeighbours", "MeshTopology", "MotionFit", "Observability", "Picture", "PolicySearchResult",
+    "PredictionErrors", "RenderResult", "ReplanResult", "RigidRollout", "RunFolder", "Runtime", "SharedNormalEquations",
+    "SmokeRollout", "StateErrors", "States", "TestSet", "TrackedPoses", "TriangleMesh", "Uncertainty", "Unknowns", "Variant",
 }  # fmt: skip
 # Inputs of solvers and renderers, whose arrays are checked against the model that they are handed to with.
 RESULTS |= {"ArticulatedInputs", "CoupledInputs", "DeformableInputs", "RenderInputs", "RigidInputs", "SmokeInputs"}

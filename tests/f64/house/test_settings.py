@@ -38,11 +38,12 @@ NO_SETTINGS = {
     "Lattice", "Layer", "Linearisation", "Link", "LinkFrame", "Load", "Look", "MarquardtDamping", "MassProperties",
     "MeanDiagonalDamping", "MeasuredFilm", "MeshTopology", "Misspecification", "Moments", "MotionFit", "Motors",
     "NormalEquations", "Numbers", "Observability", "Palette", "Particles", "Pattern", "PictureArrays", "PictureOptions",
-    "Placement", "PlannedLoss", "Point", "Policy", "PoseNormalEquations", "Problem", "Ranks", "Reference", "RegionSchedule",
-    "RelativeDampings", "ReplanResult", "Residual", "RigidRollout", "RisingDamping", "RobotDescription", "RobotJoint",
-    "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "Search", "SearchResult", "Secants", "SelfContact",
-    "ShapeOnly", "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness", "Submesh",
-    "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View", "Whitening",
+    "Placement", "PlannedLoss", "Point", "Policy", "PolicySearchResult", "PoseNormalEquations", "Problem", "Ranks", "Reference",
+    "RegionSchedule", "RelativeDampings", "ReplanResult", "Residual", "RigidRollout", "RisingDamping", "RobotDescription",
+    "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "SearchResult", "Secants",
+    "SelfContact", "ShapeOnly", "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness",
+    "Submesh", "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View",
+    "Whitening",
 }  # fmt: skip
 NO_SETTINGS |= {"InverseReuse", "KeptInverse"}
 # Its initialiser, and not its fields: ``test_arguments``.

@@ -28,7 +28,7 @@ from risp_torch.inversion.uncertainty.compression import (
     size_of_moves,
 )
 from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, widened
-from risp_torch.inversion.uncertainty.distance import distance_in_steps, unfinished
+from risp_torch.inversion.uncertainty.distance import distance_in_steps, widened_by_distance
 from risp_torch.inversion.uncertainty.flatness import flatness
 from risp_torch.inversion.uncertainty.misfit import MISFIT_RATIO, doubts_of_misfit, film_noise, widened_by_misfit
 from risp_torch.inversion.uncertainty.scatter_of_starts import excess_by_errors, scatter_of_starts
@@ -51,14 +51,15 @@ def linearised(residual: torch.Tensor, frames: int = 3) -> Linearisation:
 
 def test_a_long_next_step_is_said_and_covered() -> None:
     bars = Uncertainty(np.array([0.01, 0.02]), np.eye(2), [True, True], [])
-    wider, (sentence,) = unfinished(bars, TWO, np.array([0.005, -0.06]))
+    wider, (sentence,) = widened_by_distance(bars, TWO, np.array([0.005, -0.06]))
     assert sentence.startswith("not converged: the next Gauss-Newton step would move b by 0.06 decades, 3 error bars")
     assert (wider.sd >= [0.01, 0.06]).all() and wider.observable == [True, True] and wider.unobservable == []
-    farther, _ = unfinished(bars, TWO, np.array([0.005, -0.06]), distance=7.0)
+    farther, _ = widened_by_distance(bars, TWO, np.array([0.005, -0.06]), distance=7.0)
     np.testing.assert_allclose(farther.sd, np.hypot([0.01, 0.02], [0.035, 0.42]))
-    assert unfinished(bars, TWO, np.array([0.0, 1.0]), distance=1e9)[0].sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
-    assert unfinished(bars, TWO, np.array([0.0099, -0.0199])) == (bars, [])
-    assert unfinished(bars, TWO, np.array([0.0099, -0.0199]), residual_fraction=0.5)[1][0].endswith("from other starts")
+    widest, _ = widened_by_distance(bars, TWO, np.array([0.0, 1.0]), distance=1e9)
+    assert widest.sd[1] == pytest.approx(2.0, rel=1e-3)  # its range
+    assert widened_by_distance(bars, TWO, np.array([0.0099, -0.0199])) == (bars, [])
+    assert widened_by_distance(bars, TWO, np.array([0.0099, -0.0199]), residual_fraction=0.5)[1][0].endswith("from other starts")
 
 
 def test_the_way_that_is_left_is_as_long_as_the_loss_is_large() -> None:
@@ -71,7 +72,7 @@ def test_the_way_that_is_left_is_as_long_as_the_loss_is_large() -> None:
 
 def test_what_the_film_does_not_show_need_not_arrive() -> None:
     bars = Uncertainty(np.array([0.01, 0.02]), np.eye(2), [True, False], [])
-    assert unfinished(bars, TWO, np.array([0.0, 5.0])) == (bars, [])
+    assert widened_by_distance(bars, TWO, np.array([0.0, 5.0])) == (bars, [])
 
 
 def test_a_misfit_is_said_with_its_size() -> None:
@@ -140,7 +141,7 @@ def test_fitted_numbers_take_degrees_of_freedom_from_the_noise() -> None:
 def test_the_parts_of_a_bar_add_up_to_it() -> None:
     bars = Uncertainty(np.array([0.03, 0.04]), np.eye(2), [True, True], [], components={"noise": np.array([0.03, 0.04])})
     bars = widened(bars, TWO, np.array([0.01, 0.0]), np.array([0.0, 0.02]))
-    bars, _ = unfinished(bars, TWO, np.array([0.1, 0.0]))
+    bars, _ = widened_by_distance(bars, TWO, np.array([0.1, 0.0]))
     bars = widened_by_misfit(bars, 9.0, np.array([2.0, 0.1]))
     assert list(bars.components) == ["noise", "starts", "compression", "distance", "misfit"]
     np.testing.assert_allclose(np.sqrt(sum(size**2 for size in bars.components.values())), bars.sd)

@@ -171,13 +171,15 @@ def swinging() -> Scene:
 MAKERS = [(make_scene, 5, 0.25), (make_full_scene, 5, 0.25), (sheet_scene, 4, -0.25), (swinging, 4, -0.25)]
 
 
-@pytest.mark.parametrize(("make", "between", "late"), MAKERS)
-def test_states_between_frames_are_those_of_finer_frames(make: Callable[[], Scene], between: int, late: float) -> None:
+@pytest.mark.parametrize(("make", "states_per_interval", "late"), MAKERS)
+def test_states_between_frames_are_those_of_finer_frames(
+    make: Callable[[], Scene], states_per_interval: int, late: float
+) -> None:
     """Rigid bodies, links and deformable bodies, driven by rows over time: kept states are the same, whatever is between."""
     coarse, fine = make(), make()
     plain = coarse.rollout()
-    coarse.set_film(between=1)
-    fine.set_film(between=between)
+    coarse.set_film(states_per_interval=1)
+    fine.set_film(states_per_interval=states_per_interval)
     for scene in (coarse, fine):
         torch.testing.assert_close(scene.rollout().placement, plain.placement, rtol=0, atol=1e-12)
         scene.set("film.start", -late * scene.frame_dt)

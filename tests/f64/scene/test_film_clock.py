@@ -64,7 +64,7 @@ def test_pictures_are_at_their_time_stamps() -> None:
 @pytest.mark.parametrize("readout", ["down", "left"])
 def test_gradients_through_all_of_it(readout: str) -> None:
     """Start, rate, exposure, line time, and physical numbers, by pictures whose weights are random."""
-    scene = with_film(times=STAMPS, samples=4, between=2, readout=readout)
+    scene = with_film(times=STAMPS, samples=4, states_per_interval=2, readout=readout)
     noise = torch.tensor(np.random.default_rng(0).normal(size=(2, 4, 16, 16, 3)))
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -208,7 +208,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="at least two"):
         with_film(times=[0.0])
     with pytest.raises(UserError, match="divides the substeps"):
-        with_film(between=3)
+        with_film(states_per_interval=3)
     with pytest.raises(UserError, match="film.line_time"):
         with_film(line_time=-1e-4)
     with pytest.raises(UserError, match="film.rate"):
