@@ -23,7 +23,7 @@ class Damping(Protocol):
     """A rule that computes a step from normal equations and a damping."""
 
     def step(self, equations: Any, damping: float) -> np.ndarray | None:
-        """The damped step of a point's equations; None where the rule has none, and the next candidate takes its turn."""
+        """The damped step of a point's equations; None where the rule has none; the next candidate follows."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MarquardtDamping:
 
 @dataclass(frozen=True)
 class MeanDiagonalDamping:
-    """Damping of all coordinates alike, relative to the mean diagonal of the matrix (Levenberg, Quart. Appl. Math. 2, 1944).
+    """Equal damping of all coordinates, relative to the mean diagonal of the matrix (Levenberg, Quart. Appl. Math. 2, 1944).
 
     Attributes:
         below_priors: whether a coordinate with a prior is damped no more than by that: steps then settle it even where the

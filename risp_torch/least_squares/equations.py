@@ -35,7 +35,7 @@ class NormalEquations:
         data_diagonal: [D] diagonal of J^T J alone; that of ``matrix`` if None.
         prior_diagonal: [D] curvature of the priors along each coordinate, 0 where there is none; None without priors.
         context: what the problem keeps for evaluations near the point.
-        radius: [D] length along each coordinate that a unit of a trust region's radius stands for; 1 if None.
+        radius: [D] length along each coordinate that corresponds to a unit of a trust region's radius; 1 if None.
     """
 
     matrix: np.ndarray

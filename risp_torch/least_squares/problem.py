@@ -80,7 +80,7 @@ class PointwiseProblem(LeastSquaresProblem):
 
 
 class BoundedProblem(PointwiseProblem):
-    """A problem whose points are vectors [K] between bounds, and whose coordinates are the unknowns in units of their own.
+    """A problem whose points are vectors [K] between bounds, and whose coordinates are the unknowns in their units.
 
     Candidates are clipped to the bounds. Where correlated unknowns reach a bound, a search may end near the constrained minimum.
 

@@ -11,7 +11,7 @@ from ti_sim.base.rules import Rule, checked
 
 @checked
 def held_out(names: Iterable[str], *, one_in: Annotated[int, Rule(integer=True, minimum=2)] = 5) -> list[str]:
-    """The names whose SHA-256 begins with a byte that ``one_in`` divides; about one in so many, the same on every machine.
+    """The names whose SHA-256 begins with a byte that ``one_in`` divides; about one in ``one_in``, the same on every machine.
 
     Args:
         names: of recordings.

@@ -9,7 +9,7 @@ The corners of the collision shape are moved inwards by ``ROUNDING`` and are bal
 corners, whose radius can be unknown.
 
 A motion under contact and weight alone determines stiffness, damping and inertia only relative to the mass. The scene keeps the
-published inertia, so that ``cube.mass`` stands for their ratio (``inertia_ratio``).
+published inertia, so that ``cube.mass`` determines their ratio (``inertia_ratio``).
 """
 
 from __future__ import annotations

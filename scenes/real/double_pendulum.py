@@ -7,7 +7,7 @@ Two things of the published model are approximated. The gear inertia gr^2 Ir is 
 joints by it, too (-gr Ir off the diagonal of the mass matrix, 1.5 % of the second link's inertia). Friction is a bristle, not
 arctan of the rate. The counter-handle beyond the pivot and the tapes are measured in the film: the meshes lack them.
 
-Shapes are links of their own, fixed to the two that move, so that an unknown centre of mass does not move them, and an unknown
+Shapes are separate links, fixed to the two that move, so that an unknown centre of mass does not move them, and an unknown
 length moves the elbow and the weight. They weigh 0.1 g each.
 """
 

@@ -34,7 +34,7 @@ class SolvedLook:
     Attributes:
         look: solved for the pixels that show a body.
         system: these pixels.
-        plate: [H W, 3] what stands behind, also in the pixels that never show a body.
+        plate: [H W, 3] background plate, also in the pixels that never show a body.
         inverse: of the look's normal matrix, with which a look of a near motion begins.
     """
 
@@ -86,10 +86,10 @@ def solve_worlds(
         frozen: a look from which those of all worlds are one step away, in place of solving them.
     """
     with torch.no_grad():
-        entries, left = unlit.weights()
+        entries, plate_share = unlit.weights()
         basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
-        shadows = unlit.film_of((shadows_of(unlit) * left[:, None]).movedim(1, -1)) if settings.shadow else None
-        left = unlit.film_of(left[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
+        shadows = unlit.film_of((shadows_of(unlit) * plate_share[:, None]).movedim(1, -1)) if settings.shadow else None
+        plate_share = unlit.film_of(plate_share[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
     images = unlit.frames * unlit.moments
     pixels, weight = pixels_of(film, weights)
     basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
@@ -102,7 +102,7 @@ def solve_worlds(
         )
         cast = None if shadows is None else shadows[world].flatten(1, 2).transpose(1, 2).cpu().numpy()
         system = AppearanceSystem.of(
-            world_weights, basis[world * images : (world + 1) * images], left[world], pixels, palette,
+            world_weights, basis[world * images : (world + 1) * images], plate_share[world], pixels, palette,
             shadows=cast, weight=weight, all_pixels=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
         if frozen is None:

@@ -1,9 +1,9 @@
-"""The matched loss: the look is solved from the film, for every value of the unknowns; what is left is compared.
+"""The matched loss: the look is solved from the film, for every value of the unknowns; the residual is compared.
 
-For given physics, geometry and camera, the film is nearly linear in colours, light and what stands behind the bodies. The loss is
+For given physics, geometry and camera, the film is nearly linear in colours, light and background plate. The loss is
 the residual after these are solved (variable projection, Golub and Pereyra 1973): no lights, materials, ground or background of
 the scene are used. Its gradient is that at the solved look (envelope theorem), and differences of its observations are those of
-the projected residual, so that error bars do not count as seen what the look can absorb.
+the projected residual, so that error bars do not count changes that the look can absorb.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEARCH_SCALE, SEARCH_TOLERANCE = 8.0, 1e4  # robust scale and tolerance of the s
 class MatchedLoss(PictureLoss):
     """Mean robust squared difference of linear colours between the film and the motion in the look that fits it best.
 
-    The camera must stand. Observations of a frame are the pixels' colours, moved towards the film where the residual is large
+    The camera must not move. Observations of a frame are the pixels' colours, moved towards the film where the residual is large
     (the square of what remains is Geman and McClure's function of it), and one number for the regularisation of the look.
     """
 
@@ -54,8 +54,8 @@ class MatchedLoss(PictureLoss):
         """A loss by the solved look.
 
         Args:
-            settings: what is solved of the look.
-            weights: how much each pixel counts, all alike by default.
+            settings: components of the look that are solved.
+            weights: weight of each pixel, 1 by default.
         """
         self.settings, self.weights = settings or LookSettings(), weights
         self._film: torch.Tensor | None = None
@@ -85,8 +85,8 @@ class MatchedLoss(PictureLoss):
         with torch.no_grad():
             _, solved, numbers, film = self._solved(scene, states, values, frames)
         frozen_loss, first = copy(self), solved[0]
-        left = pixels_of(film, None)[0] - first.pictures
-        frozen = FrozenAppearance.of(first.system, self.settings, first.look, first.plate, left, follows=follows)
+        residual = pixels_of(film, None)[0] - first.pictures
+        frozen = FrozenAppearance.of(first.system, self.settings, first.look, first.plate, residual, follows=follows)
         frozen_loss._held = tuple(numbers), frozen
         return frozen_loss
 
@@ -174,7 +174,7 @@ class MatchedLoss(PictureLoss):
     ) -> tuple[Unlit, list[SolvedLook], Sequence[int], torch.Tensor]:
         """Unlit pictures, the look of every world, frame numbers, and the film [n, H, W, 3] at them.
 
-        Worlds begin with the look that was solved last: looks of near motions are alike.
+        Worlds begin with the look that was solved last: looks of near motions are similar.
         """
         if self._film is None:
             raise UserError("the matched loss needs the film that it solves the look from: use it in invert or a Comparison")
@@ -197,7 +197,7 @@ class MatchedLoss(PictureLoss):
 
 
 class MatchedFilms(PictureLoss):
-    """The matched loss of films side by side (a scene that is ``problem.films.multi_film.Films``): each has a look of its own."""
+    """The matched loss of several films (a scene that is ``problem.films.multi_film.Films``), each with a separate look."""
 
     kind = MatchedLoss.kind
     usual_noise = MatchedLoss.usual_noise

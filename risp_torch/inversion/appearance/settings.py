@@ -1,4 +1,4 @@
-"""Settings of a solved look: what is solved, and how firmly."""
+"""Settings of a solved look: its components, regularisation and tolerances."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LookSettings:
         light: light that changes a face's brightness with its normal: "none", "sh1" (ambient and one soft direction) or "sh2"
             (nine spherical harmonics; Ramamoorthi and Hanrahan, SIGGRAPH 2001).
         shadow: whether the bodies cast soft shadows on the scene's ground, of unknown lights (``shadow``).
-        plate: what stands behind the bodies: "any" picture, or a "smooth" one, which single frames need: with any plate, a single
+        plate: background plate: "any" picture, or a "smooth" one, which single frames need: with any plate, a single
             picture fits every motion.
         edges: how pixels show edges: as a "camera" has them, which averages over its pixels; the same with "fine" samples, for
             single pictures, in which edges along the rows are at one place of all pixels; or as the "scene" has them

@@ -1,4 +1,4 @@
-"""A picture of a solved look: the film, the film in the look, its bodies alone, what stands behind, and what is left."""
+"""A picture of a solved look: the film, the film in the look, its bodies alone, its background plate, and the residual."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from risp_torch.files.video import write_picture
 
-SHOWN, MIN_SIDE, GREY, TIMES = 4, 128, 0.2, 4.0
+NUM_FRAMES, MIN_SIDE, GREY, RESIDUAL_GAIN = 4, 128, 0.2, 4.0
 
 
 def write_look_sheet(path: Path, film: torch.Tensor, estimate: torch.Tensor, bodies: torch.Tensor, plate: torch.Tensor) -> None:
@@ -18,12 +18,14 @@ def write_look_sheet(path: Path, film: torch.Tensor, estimate: torch.Tensor, bod
         path: a .png.
         film: [n, H, W, 3] linear rgb.
         estimate: the film in the solved look, the same shape.
-        bodies: its bodies before black.
-        plate: [n, H, W, 3] what stands behind them.
+        bodies: its bodies in front of black.
+        plate: [n, H, W, 3] background plate.
     """
-    frames = sorted({round(k * (len(film) - 1) / (SHOWN - 1)) for k in range(SHOWN)})
+    frames = sorted({round(k * (len(film) - 1) / (NUM_FRAMES - 1)) for k in range(NUM_FRAMES)})
     rows = [
-        torch.cat([film[k], estimate[k], bodies[k], plate[k], (GREY + TIMES * (estimate[k] - film[k])).clamp(0, 1)], dim=1)
+        torch.cat(
+            [film[k], estimate[k], bodies[k], plate[k], (GREY + RESIDUAL_GAIN * (estimate[k] - film[k])).clamp(0, 1)], dim=1
+        )
         for k in frames
     ]
     times = max(1, round(MIN_SIDE / min(film.shape[1:3])))

@@ -43,7 +43,7 @@ def compressed_neighbours(
         count: number of films; neighbours that diverge are left out.
 
     Returns:
-        At most so many films, the estimate's first.
+        At most ``count`` films, the estimate's first.
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))

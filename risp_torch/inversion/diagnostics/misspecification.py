@@ -195,7 +195,7 @@ def _derivatives(
 
 
 def _batches(families: Sequence[Family], max_nuisances: int) -> Iterator[list[Family]]:
-    """Families of one scene, together with at most so many numbers."""
+    """Batches of families of one scene, with at most ``max_nuisances`` numbers each."""
     batch: list[Family] = []
     for family in families:
         count = sum(len(batch_family.nuisances) for batch_family in batch) + len(family.nuisances)

@@ -65,10 +65,10 @@ class Nuisance:
 
 @dataclass(frozen=True)
 class Family:
-    """Numbers that are wrong together.
+    """Nuisance parameters that are wrong together.
 
     Attributes:
-        title: what they are, in sentences.
+        title: their name in sentences.
         nuisances: M directions.
         scene: the scene, with all parameters that these name.
         variants: if the nuisances are no parameters, M scenes, each changed by a part of one nuisance's standard deviation;

@@ -2,7 +2,7 @@
 
 With observations of independent errors of variance s^2, J their derivative by the unknowns and S the inverse covariance of
 priors, the error bars are those of (J^T J / s^2 + S)^-1. Singular values of J / s are inverse error bars of directions; null
-directions are where they vanish. Compressed films have errors of their own, similar within blocks: they enter as in
+directions are where they vanish. Errors by compression are correlated within blocks: they enter as in
 ``uncertainty``.
 """
 

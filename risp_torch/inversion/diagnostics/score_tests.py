@@ -5,7 +5,7 @@ the estimate. Components that the unknowns can absorb are projected out (C - J A
 A), so that the score is that of the joint model (Rao 1948; Silvey 1959). One joint Gauss-Newton step gives the numbers'
 amplitudes and the omitted-variable bias of the unknowns.
 
-Compressed films of the estimate have the errors of a correct scene. Their mean, which blurs all edges alike, is taken off the
+Compressed films of the estimate have the errors of a correct scene. Their mean, a blur of all edges, is subtracted from the
 residual. Covariances of the score are those of independent noise and of the films' scatter about that mean, and a mean of these
 with that of the residual in blocks, for errors that are correlated otherwise.
 """

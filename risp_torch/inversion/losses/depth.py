@@ -43,7 +43,7 @@ class DepthLoss(Loss):
 
         Args:
             depths: [T, H, W] along the camera's axis [m], NaN where there is none, or files as of ``read_depths``.
-            weights: how much each pixel counts, all alike by default.
+            weights: weight of each pixel, 1 by default.
             noise: standard deviation of a depth [m]; estimated from the residual by default.
             limit: largest difference [m].
 

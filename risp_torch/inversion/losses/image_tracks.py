@@ -268,7 +268,7 @@ def _points_by_name(rows: Sequence[dict[str, Any]], path: str) -> dict[str, dict
     """Name of a point -> its body and place.
 
     Raises:
-        UserError: two rows say different things about a point.
+        UserError: two rows contradict each other about a point.
     """
     points: dict[str, dict[str, Any]] = {}
     for row in rows:

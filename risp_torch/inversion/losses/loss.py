@@ -37,7 +37,7 @@ class Loss(ABC):
             applied to similar images are; otherwise they are correlated within ``blocks`` and a few frames, as those of
             compression.
         whitening: the whitening of the observations, or None.
-        weights: how much each pixel counts, or None: all alike.
+        weights: weight of each pixel; None for 1.
         noise: standard deviation of an observation's errors where it is stated, or None: it is then estimated from the residual.
             A larger residual than stated widens the error bars.
         usual_noise: the noise of the loss in a mix of several, where none is stated; None where it has to be.

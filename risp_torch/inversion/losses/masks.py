@@ -59,11 +59,11 @@ class MaskLoss(Loss):
                 as of ``read_masks``. A folder may also hold a folder for each body, as ``risp simulate --renderer mitsuba``
                 writes them. Bodies without a mask hide what is behind them, and are not compared.
             objects: of masks that hold object numbers: the number that is compared, or name of a body -> its number.
-            weights: how much each pixel counts, all alike by default.
+            weights: weight of each pixel, 1 by default.
             noise: standard deviation of the share of a pixel on an edge; estimated from the residual by default.
             edge, samples: of the simulated masks (``render_masks``): steeper edges with more samples are more exact and slower.
             film: the film that the masks belong to. Masks of the whole pictures and all frames that it was cut from
-                (``risp film``) are cut and averaged alike.
+                (``risp film``) are cut and averaged in the same way.
 
         Raises:
             UserError: see ``read_masks``; there is no mask; or the masks have neither the film's size nor that of the whole one.

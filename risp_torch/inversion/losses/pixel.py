@@ -27,7 +27,7 @@ class PixelLoss(PictureLoss):
         """A loss of colours.
 
         Args:
-            weights: how much each pixel counts, all alike by default.
+            weights: weight of each pixel, 1 by default.
         """
         self.weights = weights
 

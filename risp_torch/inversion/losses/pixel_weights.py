@@ -37,7 +37,7 @@ class PixelWeights:
     without them.
 
     Attributes:
-        values: [T, H, W] in [0, 1], or [1, H, W] for all frames alike.
+        values: [T, H, W] in [0, 1], or [1, H, W] for all frames.
 
     Raises:
         UserError: another shape, or numbers outside [0, 1].
@@ -59,7 +59,7 @@ class PixelWeights:
     def read(path: Path | str, *, film: Path | str | None = None) -> PixelWeights:
         """Weights from a folder of PNG pictures, one for each frame, from one picture for all, or from .npy; white counts.
 
-        Weights of the whole pictures from which ``film`` was cut (``risp film``) are cut and averaged alike.
+        Weights of the whole pictures from which ``film`` was cut (``risp film``) are cut and averaged in the same way.
 
         Raises:
             UserError: see ``read_shares`` and ``cut_to_film``.

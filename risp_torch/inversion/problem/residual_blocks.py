@@ -32,8 +32,8 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
 
     First those of ``block_scores``. Then, for errors that reach farther, whole frames, and quarters of the picture (bands of
     successive blocks) through a sixth of the film each. Scores add up to nothing at a minimum, so that G blocks have G - 1
-    degrees of freedom: theirs are multiplied by the root of G / (G - 1). Sizes of which there are too few blocks are left out,
-    and losses with errors that are correlated in time have only the first.
+    degrees of freedom: their scores are multiplied by the root of G / (G - 1). Sizes with too few blocks are
+    omitted, and losses with errors that are correlated in time have only the first.
     """
     (scores,) = _scores_of_frames(linearisation, [linearisation.residual])
     frame_count, block_count, unknowns = scores.shape

@@ -44,7 +44,7 @@ class Inversion:
             explains, its changes, and the shifts of the unknowns.
         block_variance_ratio: power of the residual in blocks, divided by that of the film's errors: about 1 for noise; None if
             unknown.
-        assumptions: sentences on known numbers that the film does not show, and that estimates stand for.
+        assumptions: sentences on known numbers that the film does not determine, and that the estimates depend on.
     """
 
     unknowns: Unknowns

@@ -50,7 +50,7 @@ class Assessment:
         residual: how large the residual is, and what of it is noise of the film; None without error bars.
         misspecifications: families of the scene's numbers that are likely wrong (``Misspecification.to_json``).
         block_variance_ratio: power of the residual in blocks over that of the film's errors; None if unknown.
-        assumptions: sentences on numbers that the film does not show, and that estimates stand for.
+        assumptions: sentences on known numbers that the film does not determine, and that the estimates depend on.
         excess: loss beyond the best start's that errors of the film explain (``excess_by_errors``); None without error bars.
         converged: whether the search has come to a minimum; None without error bars.
     """

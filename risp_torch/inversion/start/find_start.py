@@ -164,7 +164,7 @@ class _Search:
     def _distinct(
         self, points: np.ndarray, losses: np.ndarray, unknown_indices: np.ndarray, most: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """At most so many of the points, the best first, that differ from all better ones at ``unknown_indices``."""
+        """At most ``most`` of the points, the best first, that differ from all better ones at ``unknown_indices``."""
         relative_points = (points / (self.high - self.low))[:, unknown_indices]
         distinct: list[int] = []
         for k in np.argsort(losses):

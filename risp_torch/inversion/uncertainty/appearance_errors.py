@@ -1,8 +1,8 @@
 """Shifts of an estimate by what a solved look cannot represent: lamps that are not soft, highlights, colours within a face.
 
-Such errors have the same sign wherever a body is lit alike, so that they add up over all blocks of the film. At the estimate the
-unknowns have absorbed their sum: the residual does not show it. Films of the estimate in known looks do (a parametric bootstrap:
-Efron and Tibshirani, An introduction to the bootstrap, 1993).
+Such errors have the same sign in all equally lit parts of a body, so that they add up over all blocks of the film. At the
+estimate the unknowns have absorbed their sum: the residual does not show it. Films of the estimate in known looks do (a
+parametric bootstrap: Efron and Tibshirani, An introduction to the bootstrap, 1993).
 """
 
 from __future__ import annotations

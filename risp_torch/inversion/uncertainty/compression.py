@@ -82,7 +82,7 @@ class Encoding:
         return Encoding(facts.bytes_per_pixel * pixels * math.sqrt(share), max(1, round(math.sqrt(math.prod(recording.scale)))))
 
     def fits(self, height: int, width: int) -> bool:
-        """Whether films of this size can be encoded alike: colours of half the resolution need even sides."""
+        """Whether films of this size can be encoded in the same way: colours of half the resolution need even sides."""
         return height * self.enlargement % 2 == 0 and width * self.enlargement % 2 == 0
 
 
@@ -104,7 +104,7 @@ class Encoder:
     enlargement: int = 1
 
     def film(self, crf: float, offset: tuple[int, int] = (0, 0)) -> CompressedFilm:
-        """The film at a constant rate factor of H.264, moved by so many pixels down and right while it is encoded."""
+        """The film at a constant rate factor of H.264, shifted by whole pixels down and right while it is encoded."""
         loss, frames = self.comparison.loss, list(self.comparison.frames)
         with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an estimate may repeat pictures
@@ -170,7 +170,7 @@ def compression_moves(
     """Shifts of an estimate by video compression, [n, K] relative to the ranges, for n films; the most similar film is first.
 
     The film of the estimate is compressed at the quality whose errors are as large as the residual, and a Gauss-Newton step
-    estimates the unknowns from the decoded film. Compression errors are not noise: they blur all edges of all frames alike,
+    estimates the unknowns from the decoded film. Compression errors are not noise: they blur all edges of all frames,
     which averages over pixels do not remove. A single film may have a small shift by chance, so the next better and the next
     worse quality are also used, and the film at other places of the picture, with errors scaled to the residual. A body that
     rests has the same edges in all pictures, and the shift is that of their place on the encoder's grids.
@@ -198,7 +198,8 @@ def beyond_blocks(shift: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
     A shift is A^-1 sum_c g_c with the scores g_c = J_c^T e of compression's errors e in blocks c. The residual has these errors,
     too, and the sum of g_c g_c^T over its blocks (``uncertainty``) is the covariance of the shift but for what blocks have
-    in common, E[g_c g_d^T], since compression blurs all edges alike. This is what exceeds the variance of the blocks in shift^2.
+    in common, E[g_c g_d^T], since compression blurs all edges. This part is the excess of shift^2 over
+    the variance of the blocks.
 
     Args:
         shift: [K] root mean square shifts of an estimate by errors as large as the residual.
@@ -220,7 +221,7 @@ def compression_power(films: Sequence[CompressedFilm], size: float) -> float:
 
 
 def compression_quality(films: Sequence[CompressedFilm], size: float) -> int:
-    """Constant rate factor, tested or between tested ones, at which a film like the estimate's has so many bytes per frame."""
+    """Constant rate factor, tested or between tested ones, at which a film like the estimate's has ``size`` bytes per frame."""
     sizes = np.log([film.bytes_per_frame for film in films])
     order = np.argsort(sizes)
     return round(float(np.interp(np.log(size), sizes[order], np.array([film.crf for film in films])[order])))

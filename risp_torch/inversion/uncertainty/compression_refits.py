@@ -43,7 +43,7 @@ def refitted_moves(
 
 
 def few_samples(count: int) -> float:
-    """How much wider a bar of 95 % is whose standard deviation comes from so many samples of known mean."""
+    """Factor by which a 95 % bar is wider if its standard deviation comes from a few samples of known mean (Student's t)."""
     from scipy.stats import norm, t  # takes most of a second
 
     return float(t.ppf(0.975, count) / norm.ppf(0.975))

@@ -41,7 +41,7 @@ def explained_residual(
 def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 30) -> list[torch.Tensor]:
     """Changes of a loss's observations by rounding to eight bits, of films that differ by parts of a grey level, [P] each.
 
-    Areas of one colour are rounded alike: such errors are not independent.
+    Areas of one colour have equal rounding errors: such errors are not independent.
     """
     random = np.random.default_rng(0)
     stored, samples = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy()), []
@@ -51,10 +51,10 @@ def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], coun
 
 
 def local_noise(pictures: torch.Tensor, estimate: torch.Tensor, variance: float) -> torch.Tensor:
-    """Variance of each observation's noise [P], relative to that of linear colours, if the noise is alike in stored colours.
+    """Variance of each observation's noise [P], relative to that of linear colours, if the noise is uniform in stored colours.
 
-    Noise that is alike in sRGB is larger in bright linear colours. It is at least that of linear colours everywhere, since a film
-    does not say which of the two it has.
+    Noise that is uniform in sRGB is larger in bright linear colours. The result is at least the noise of linear colours, since a
+    film does not show which of the two it has.
 
     Args:
         pictures: the film [n, H, W, 3], linear rgb.

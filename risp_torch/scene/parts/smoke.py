@@ -47,7 +47,7 @@ class Smoke(DescribedPart):
         return values[f"{self.name}.density"] * constant(self.model.open_cells.astype(float))
 
     def inputs(self, values: Values, frames: int) -> SmokeInputs:
-        """The solver's arrays for so many frame intervals, from parameter values [B, ...]; differentiable."""
+        """The solver's arrays for ``frames`` frame intervals, from parameter values [B, ...]; differentiable."""
         arrays = {key: values[f"{self.name}.{key}"].contiguous() for key in (
             "density", "velocity_x", "velocity_y", "source", "buoyancy", "viscosity", "confinement",
         )}  # fmt: skip

@@ -136,5 +136,5 @@ def test_silhouettes_do_not_change_with_texels():
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(exposure=True, **look)), film)
         with torch.no_grad():
             comparison.losses(scene, {}, worlds=1)
-        left.append(comparison.loss._begin.system.left)
+        left.append(comparison.loss._begin.system.plate_share)
     np.testing.assert_array_equal(*left)

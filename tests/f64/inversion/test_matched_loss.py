@@ -87,14 +87,14 @@ def test_the_look_does_not_count_as_seen():
 
 
 def test_many_colours_are_solved_by_conjugate_gradients(monkeypatch):
-    """Beyond ``DIRECT`` colours the matrix is only applied: the same loss as by its factors."""
+    """Beyond ``MAX_DIRECT_COLORS`` colours the matrix is only applied: the same loss as by its factors."""
     scene = flying_box()
     film = film_of(scene, {})
     losses = []
     for direct in (1500, 1):
-        monkeypatch.setattr(look_equations, "DIRECT", direct)
-        monkeypatch.setattr(look_equations, "INNER", 1000)
-        monkeypatch.setattr(look_equations, "INNER_TOLERANCE", 1e-9)
+        monkeypatch.setattr(look_equations, "MAX_DIRECT_COLORS", direct)
+        monkeypatch.setattr(look_equations, "MAX_CG_STEPS", 1000)
+        monkeypatch.setattr(look_equations, "CG_TOLERANCE", 1e-9)
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60)), film)
         with torch.no_grad():
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)
@@ -142,9 +142,9 @@ def test_conjugate_gradients_and_factors_agree_before_a_smooth_plate(monkeypatch
     film = film_of(scene, {})
     losses = []
     for direct in (1500, 1):
-        monkeypatch.setattr(look_equations, "DIRECT", direct)
-        monkeypatch.setattr(look_equations, "INNER", 1000)
-        monkeypatch.setattr(look_equations, "INNER_TOLERANCE", 1e-9)
+        monkeypatch.setattr(look_equations, "MAX_DIRECT_COLORS", direct)
+        monkeypatch.setattr(look_equations, "MAX_CG_STEPS", 1000)
+        monkeypatch.setattr(look_equations, "CG_TOLERANCE", 1e-9)
         comparison = Comparison.of(scene, MatchedLoss(LookSettings(tolerance=1e-12, rounds=60, plate="smooth")), film)
         with torch.no_grad():
             velocity = torch.tensor([[0.65, 0.1, 0.7]], dtype=torch.float64)

@@ -22,7 +22,7 @@ class AppearanceSystem:
     or a shadow.
 
     A column is one colour of the palette on one face at one moment: it has one brightness; or it is one shadow, in all frames.
-    Pixels that never show either are left out unless all are asked for: the look of the bodies does not depend on them.
+    Pixels that never show either are omitted unless all are requested: the look of the bodies does not depend on them.
 
     Attributes:
         matrix: [R, C] weights of the columns in the rows.
@@ -30,7 +30,7 @@ class AppearanceSystem:
         row: [R] frame P + position in ``active``.
         color: [C] the palette's colour of each column.
         basis: [C, L] shading of each column (``shading_basis``).
-        left: [n, P] what the bodies leave of the backdrop.
+        plate_share: [n, P] visible share of the plate, 1 - coverage by bodies.
         film: [n, P, 3] linear colour.
         weight: [n, P] weights of the pixels, at least 0.
         palette: the colours.
@@ -42,7 +42,7 @@ class AppearanceSystem:
     row: np.ndarray
     color: np.ndarray
     basis: np.ndarray
-    left: np.ndarray
+    plate_share: np.ndarray
     film: np.ndarray
     weight: np.ndarray
     palette: Palette
@@ -50,7 +50,7 @@ class AppearanceSystem:
 
     @staticmethod
     def of(
-        entries: FragmentWeights, basis: np.ndarray, left: np.ndarray, film: np.ndarray, palette: Palette, *,
+        entries: FragmentWeights, basis: np.ndarray, plate_share: np.ndarray, film: np.ndarray, palette: Palette, *,
         shadows: np.ndarray | None = None, weight: np.ndarray | None = None, all_pixels: bool = False,
         plate_basis: SmoothPictures | None = None,
     ) -> AppearanceSystem:  # fmt: skip
@@ -59,22 +59,22 @@ class AppearanceSystem:
         Args:
             entries: weights of the corners; the images are the n frames, or S moments of each, one frame's after the other's.
             basis: [n S, F, L] shading of the faces.
-            left: [n, H W] 1 - alpha.
+            plate_share: [n, H W] visible share of the plate, 1 - alpha.
             film: [n, H W, 3].
             palette: the colours of the bodies.
-            shadows: [n, K, H W] what of a pixel shows ground in shadow (``shadows_of``), at most ``left``.
+            shadows: [n, K, H W] share of a pixel that shows ground in shadow (``shadows_of``), at most ``plate_share``.
             weight: [n, H W]; all 1 by default.
             all_pixels: whether pixels that never show a body or a shadow take part, too.
             plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``all_pixels``.
         """
-        pixels = left.shape[1]
+        pixels = plate_share.shape[1]
         cast = None if shadows is None else _cast(shadows)
         entry_pixels = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
         active = np.arange(pixels) if all_pixels else np.unique(entry_pixels)
         position = np.zeros(pixels, dtype=np.int64)
         position[active] = np.arange(len(active))
         rows, columns, weights = _corners(entries, basis.shape[1], palette)
-        rows = rows[0] // (len(basis) // len(left)), rows[1]
+        rows = rows[0] // (len(basis) // len(plate_share)), rows[1]
         column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
         face_of_image, corner_index = np.divmod(column, palette.corner.shape[1])
         color = palette.corner[face_of_image % basis.shape[1], corner_index]
@@ -86,16 +86,18 @@ class AppearanceSystem:
             color = np.concatenate([color, palette.count + np.arange(shadows.shape[1])])
             shading = np.concatenate([shading, np.eye(1, basis.shape[2]).repeat(shadows.shape[1], axis=0)])
             palette = palette.with_shadows(shadows.shape[1])
-        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(left) * len(active))
+        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(plate_share) * len(active))
         matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
-        weight = np.ones(left.shape) if weight is None else weight
-        left, film, weight = (np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (left, film, weight))
-        return AppearanceSystem(matrix, active, row, color, shading, left, film, weight, palette, plate_basis)
+        weight = np.ones(plate_share.shape) if weight is None else weight
+        plate_share, film, weight = (
+            np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (plate_share, film, weight)
+        )
+        return AppearanceSystem(matrix, active, row, color, shading, plate_share, film, weight, palette, plate_basis)
 
     @property
     def frames(self) -> int:
         """n."""
-        return len(self.left)
+        return len(self.plate_share)
 
     @cached_property
     def transposed(self) -> csr_matrix:
@@ -110,18 +112,18 @@ class AppearanceSystem:
     @cached_property
     def pixel(self) -> np.ndarray:
         """[R] pixel of each row."""
-        return self.row % self.left.shape[1]
+        return self.row % self.plate_share.shape[1]
 
     @cached_property
     def frame(self) -> np.ndarray:
         """[R] frame of each row."""
-        return self.row // self.left.shape[1]
+        return self.row // self.plate_share.shape[1]
 
     @cached_property
     def into_pixels(self) -> csr_matrix:
         """[P, R] sums rows over the frames."""
         rows = len(self.row)
-        return csr_matrix((np.ones(rows), (self.pixel, np.arange(rows))), shape=(self.left.shape[1], rows))
+        return csr_matrix((np.ones(rows), (self.pixel, np.arange(rows))), shape=(self.plate_share.shape[1], rows))
 
     @cached_property
     def into_colors(self) -> csr_matrix:

@@ -1,9 +1,9 @@
-"""How a solved look follows a small change of the motion: one linear step, with everything held that the solver finds anew.
+"""Change of a solved look with a small change of the motion: one linear step, with fixed matrix and robust weights.
 
-Two solves of near motions end where their tolerance lets them, and differences of what they leave carry that. A look that takes
-one step from the same start, with the same matrix and the same robust weights, is a smooth function of the motion. What is left
-of the picture then changes as in Kaufman's projected Jacobian (BIT 15, 1975): by the part that colours, light, plate and exposure
-cannot absorb. J^T r is the loss's gradient whatever the matrix, as the look is at its minimum (envelope theorem).
+Two solves of near motions stop at their tolerance, so that differences of their residuals contain its error. A look that takes
+one step from the same start, with the same matrix and the same robust weights, is a smooth function of the motion. The residual
+then changes as in Kaufman's projected Jacobian (BIT 15, 1975): by the part that colours, light, plate and exposure cannot absorb.
+J^T r is the loss's gradient for any matrix, as the look is at its minimum (envelope theorem).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from risp_torch.inversion.appearance.fit.objective import Fit, robust_factor
 from risp_torch.inversion.appearance.fit.solve import DAMPING
 from risp_torch.inversion.appearance.settings import LookSettings
 
-WITH_EXPOSURE = 3  # steps, as the matrix holds gains and offsets still
+EXPOSURE_STEPS = 3  # steps, as the matrix holds gains and offsets still
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class FrozenAppearance:
     Attributes:
         settings: of the look.
         look: the solved look.
-        plate: [H W, 3] what stands behind in every pixel.
+        plate: [H W, 3] background plate of every pixel.
         factor: [n, H W] robust part of the weights of the pixels.
-        inverse: inverse of the look's own normal matrix, or None: then near motions have the very same look.
+        inverse: inverse of the look's normal matrix, or None: then near motions have the same look.
     """
 
     settings: LookSettings
@@ -46,24 +46,24 @@ class FrozenAppearance:
         settings: LookSettings,
         look: Look,
         plate: np.ndarray,
-        left: np.ndarray,
+        residual: np.ndarray,
         *,
         follows: bool = True,
     ) -> FrozenAppearance:
-        """Hold a look.
+        """Freeze a look.
 
         Args:
             system: the pixels that it was solved for.
             settings: of the look.
             look: it solves these pixels.
-            plate: [H W, 3] what stands behind in every pixel.
-            left: [n, H W, 3] film minus picture, of the whole pictures.
+            plate: [H W, 3] background plate of every pixel.
+            residual: [n, H W, 3] film minus picture, of the whole pictures.
             follows: whether the looks of near motions take a step.
         """
         if not follows:
-            return FrozenAppearance(settings, look, plate, np.zeros(left.shape[:2]), None)
-        factor = robust_factor(np.einsum("npc,npc->np", left, left), settings.robust_scale) ** 2
-        fit = Fit.holding(system, settings, look, system.weight * factor[:, system.active])
+            return FrozenAppearance(settings, look, plate, np.zeros(residual.shape[:2]), None)
+        factor = robust_factor(np.einsum("npc,npc->np", residual, residual), settings.robust_scale) ** 2
+        fit = Fit.with_fixed_weight(system, settings, look, system.weight * factor[:, system.active])
         return FrozenAppearance(settings, look, plate, factor, LookEquations(fit).inverse(DAMPING.least))
 
     def followed(self, system: AppearanceSystem) -> Look:
@@ -74,7 +74,7 @@ class FrozenAppearance:
         look = replace(self.look, plate=self.plate[system.active])
         if self.inverse is None:
             return look
-        fit = Fit.holding(system, self.settings, look, system.weight * self.factor[:, system.active])
-        for _ in range(WITH_EXPOSURE if self.settings.exposure else 1):
+        fit = Fit.with_fixed_weight(system, self.settings, look, system.weight * self.factor[:, system.active])
+        for _ in range(EXPOSURE_STEPS if self.settings.exposure else 1):
             fit = fit.after(self.inverse.step(LookEquations(fit).gradient))
         return fit.look

@@ -16,8 +16,8 @@ class Look:
     """A solved look.
 
     Attributes:
-        colors: [N, 3] linear colours; of a shadow what it adds to the plate.
-        light: [L, 3] coefficients of the shading; the first is 1, as the colours have the scale.
+        colors: [N, 3] linear colours; of a shadow the colour that it adds to the plate.
+        light: [L, 3] coefficients of the shading; the first is 1, since the colours have the scale.
         plate: [P, 3] linear colour behind the bodies.
         gain, offset: [n, 3] of the frames.
         objective: the sum that the look minimises, regularisation included.
@@ -35,7 +35,7 @@ class Look:
     @staticmethod
     def grey(system: AppearanceSystem) -> Look:
         """Grey bodies in even light before the mean of the film."""
-        frames, pixels = system.left.shape
+        frames, pixels = system.plate_share.shape
         light = np.zeros((system.basis.shape[1], 3))
         light[0] = 1.0
         return Look(
@@ -65,7 +65,7 @@ class Look:
 
     def composed(self, system: AppearanceSystem, bodies: np.ndarray) -> np.ndarray:
         """The film [n, P, 3] with these colours [R, 3] of the bodies in their pixels, before the plate."""
-        pictures = system.left[..., None] * self.plate
+        pictures = system.plate_share[..., None] * self.plate
         pictures.reshape(-1, 3)[system.row] += bodies
         pictures *= self.gain[:, None]
         pictures += self.offset[:, None]

@@ -1,12 +1,12 @@
 """Gauss-Newton steps of colours and light in which the plate follows (Kaufman, BIT 15, 1975), one channel at a time.
 
-With the Jacobian J of the picture in colours and light at a fixed plate, weights w and gain times what is left of the plate beta,
-the step solves
+With the Jacobian J of the picture in colours and light at a fixed plate, weights w, and beta, the gain times the visible share of
+the plate, the step solves
 
     (J^T w J - Y^T D^-1 Y + R) d = J^T w r - R (x - x0),   Y = sum_t beta w J,   D = sum_t w beta^2
 
-with Y and D for each pixel and the regularisation R. Up to ``DIRECT`` colours the matrix is assembled and factorised; beyond, the
-conjugate gradients apply it. Steps and gradients are [N + L - 1, 3]: N colours, and the last coefficients of the light.
+with Y and D for each pixel and the regularisation R. Up to ``MAX_DIRECT_COLORS`` colours the matrix is assembled and factorised;
+beyond, conjugate gradients apply it. Steps and gradients are [N + L - 1, 3]: N colours, and the last coefficients of the light.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.least_squares.inverse_reuse import KeptInverse
 from risp_torch.least_squares.secants import Inverse
 
-DIRECT = 1500  # colours
-INNER, INNER_TOLERANCE = 60, 1e-2  # steps of the conjugate gradients, and relative residual at which they end
+MAX_DIRECT_COLORS = 1500  # colours
+MAX_CG_STEPS, CG_TOLERANCE = 60, 1e-2  # steps of the conjugate gradients, and relative residual at which they end
 
 
 class LookInverse(Inverse, Protocol):
@@ -49,11 +49,11 @@ class LookEquations:
         self.kept, self.objective = kept or KeptInverse(), fit.objective
         self.system, self.settings = system, settings = fit.system, fit.settings
         look, row = fit.look, fit.system.row
-        behind = np.einsum("np,nc->pc", fit.weight * system.left**2, look.gain**2) + PLATE_REGULARISATION  # [P, 3] D
+        behind = np.einsum("np,nc->pc", fit.weight * system.plate_share**2, look.gain**2) + PLATE_REGULARISATION  # [P, 3] D
         self.behind = [plate_solver(behind[:, k], system.plate_basis) for k in range(3)]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
         self.gain = look.gain[system.frame]  # [R, 3]
-        self.left = system.left.reshape(-1, 1)[row] * self.gain  # [R, 3]
+        self.plate_share = system.plate_share.reshape(-1, 1)[row] * self.gain  # [R, 3]
         self.basis = system.basis[:, 1:]  # the first coefficient is 1: colours have the scale
         self.shade, self.color = system.basis @ look.light, look.colors[system.color]  # [C, 3]
         self.point = np.concatenate([look.colors, look.light[1:]])
@@ -73,7 +73,7 @@ class LookEquations:
 
     def inverse(self, damping: float) -> LookInverse:
         """The inverse of the matrix with ``damping`` times its diagonal added (Marquardt, SIAM J. Appl. Math. 11, 1963)."""
-        if self.system.palette.count > DIRECT:
+        if self.system.palette.count > MAX_DIRECT_COLORS:
             return ConjugateGradients(self, damping)
         return Factors([_factor(matrix, damping) for matrix in self._matrices], self.system.palette.count)
 
@@ -87,9 +87,9 @@ class LookEquations:
         system, settings = self.system, self.settings
         by_color = _scaled_rows(system.merged(self.shade[:, k]), self.gain[:, k])
         by_light = self.gain[:, k, None] * (system.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
-        weight, left = self.weight[:, 0], self.left[:, k]
-        color_pixels = self.behind[k].half(system.into_pixels @ _scaled_rows(by_color, weight * left))
-        light_pixels = self.behind[k].half(system.into_pixels @ ((weight * left)[:, None] * by_light))
+        weight, plate_share = self.weight[:, 0], self.plate_share[:, k]
+        color_pixels = self.behind[k].half(system.into_pixels @ _scaled_rows(by_color, weight * plate_share))
+        light_pixels = self.behind[k].half(system.into_pixels @ ((weight * plate_share)[:, None] * by_light))
         count = system.palette.count
         matrix = np.empty((count + by_light.shape[1],) * 2)
         colors = by_color.T @ _scaled_rows(by_color, weight) + settings.smoothness * system.stiffness
@@ -112,10 +112,10 @@ class LookEquations:
         colors, light = step[: system.palette.count], step[system.palette.count :]
         columns = colors[system.color] * self.shade + self.color * (self.basis @ light)
         rows = self.gain * (system.matrix @ columns)
-        right = system.into_pixels @ (self.weight * self.left * rows)
+        right = system.into_pixels @ (self.weight * self.plate_share * rows)
         behind = np.stack([solver.plate(right[:, k]) for k, solver in enumerate(self.behind)], axis=1)
         color_gradient = settings.smoothness * (system.stiffness @ colors) + settings.color_regularisation * colors
-        image = self._back(self.weight * (rows - self.left * behind[system.pixel]))
+        image = self._back(self.weight * (rows - self.plate_share * behind[system.pixel]))
         return image + np.concatenate([color_gradient, LIGHT_REGULARISATION * light])
 
     def diagonal(self) -> np.ndarray:
@@ -196,8 +196,8 @@ class ConjugateGradients:
         inverse_diagonal = np.concatenate([1.0 / diagonal[:count], light / diagonal[count:]])
         solution, direction = np.zeros_like(residual), inverse_diagonal * residual
         power = (residual * direction).sum(axis=0)
-        goal = INNER_TOLERANCE**2 * power
-        for _ in range(INNER):
+        goal = CG_TOLERANCE**2 * power
+        for _ in range(MAX_CG_STEPS):
             if (power <= goal).all():
                 break
             image = self.equations.times(direction) + self.damping * diagonal * direction

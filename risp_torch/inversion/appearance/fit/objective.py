@@ -1,8 +1,8 @@
-"""A look and what it leaves of the film, with plate and exposure in closed form.
+"""A look and its residual, with plate and exposure in closed form.
 
 For given colours and light, the plate follows in closed form (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10,
 1973), as do gains and offsets of a frame. Outliers count less: the objective is the sum of rho(|r|) = |r|^2 / (1 + |r|^2 / s^2)
-over the pixels (Geman and McClure, 1987), minimised by weights that are found again for every look.
+over the pixels (Geman and McClure, 1987), minimised by iteratively reweighted least squares.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from risp_torch.inversion.appearance.settings import LookSettings
 
 PLATE_REGULARISATION = 1e-4  # pixels: weight of the squared difference of the plate from grey
 LIGHT_REGULARISATION = 1.0  # pixels: weight of the squared directional coefficients of the light
-HELD_SWEEPS = 3  # times that plate and exposure follow each other at weights that stay
+FIXED_WEIGHT_SWEEPS = 3  # alternations of plate and exposure at fixed weights
 EXPOSURE_REGULARISATION = 1e-3  # of a frame's pixels: weight of (gain - 1)^2 + offset^2
 
 
@@ -44,15 +44,15 @@ class Fit:
 
     @staticmethod
     def of(system: AppearanceSystem, settings: LookSettings, look: Look) -> Fit:
-        """The fit of a look after its plate (and exposure) have followed, with its objective."""
+        """The fit of a look with plate (and exposure) solved for its colours and light, and its objective."""
         bodies = look.bodies(system)
         return Fit._following(system, settings, look, bodies, step_weight(system, settings, _residual(system, look, bodies)))
 
     @staticmethod
-    def holding(system: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
-        """The fit of a look whose plate (and exposure) have followed at weights [n, P] that stay, in steps from here, too."""
+    def with_fixed_weight(system: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
+        """The fit of a look with plate (and exposure) solved at fixed weights [n, P], which later steps keep."""
         bodies = look.bodies(system)
-        for _ in range(HELD_SWEEPS if settings.exposure else 1):
+        for _ in range(FIXED_WEIGHT_SWEEPS if settings.exposure else 1):
             fit = Fit._following(system, settings, look, bodies, weight)
             look = fit.look
         return replace(fit, fixed_weight=weight)
@@ -64,7 +64,7 @@ class Fit:
         """
         look = self.look.moved(self.system, step)
         if self.fixed_weight is not None:
-            return Fit.holding(self.system, self.settings, look, self.fixed_weight)
+            return Fit.with_fixed_weight(self.system, self.settings, look, self.fixed_weight)
         bodies = look.bodies(self.system)
         look = replace(look, plate=_plate(self.system, look, bodies, self.weight))
         weight = step_weight(self.system, self.settings, _residual(self.system, look, bodies))
@@ -113,11 +113,11 @@ def _residual(system: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.nd
 
 def _plate(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[P, 3] the plate that fits best."""
-    through = weight * system.left
+    through = weight * system.plate_share
     total = np.einsum("np,nc,npc->pc", through, look.gain, system.film - look.offset[:, None])
     total -= system.into_pixels @ (bodies * (through.reshape(-1, 1)[system.row] * look.gain[system.frame] ** 2))
     total += PLATE_REGULARISATION * GREY
-    weights = np.einsum("np,nc->pc", through * system.left, look.gain**2) + PLATE_REGULARISATION
+    weights = np.einsum("np,nc->pc", through * system.plate_share, look.gain**2) + PLATE_REGULARISATION
     if system.plate_basis is None:
         return total / weights
     return np.stack([plate_solver(weights[:, k], system.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
@@ -140,7 +140,7 @@ def _exposure(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: 
 
 
 def _exposure_regularisation(system: AppearanceSystem) -> float:
-    return EXPOSURE_REGULARISATION * system.left.shape[1]
+    return EXPOSURE_REGULARISATION * system.plate_share.shape[1]
 
 
 def _penalty(system: AppearanceSystem, settings: LookSettings, look: Look) -> float:

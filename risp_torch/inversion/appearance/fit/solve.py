@@ -6,8 +6,8 @@ and offset o of a frame, the picture is
     I = g (W (a (b . l)) + beta p) + o.
 
 Plate, gains and offsets follow in closed form (``fit``). Colours and light take Gauss-Newton steps in which the plate follows
-(``look_equations``). Most of a step's time would go into its normal matrix: as looks of near motions are alike, a factorised
-matrix serves for several steps and motions, as long as they converge fast (``InverseReuse``).
+(``look_equations``). The normal matrix takes most of a step's time: since looks of near motions are similar, a factorised
+matrix is reused for several steps and motions, as long as they converge fast (``InverseReuse``).
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ from risp_torch.least_squares.problem import LeastSquaresProblem
 from risp_torch.least_squares.step_search import RisingDamping
 from risp_torch.least_squares.termination import Acceptance, Termination
 
-# A step that is not accepted is followed by one with a new matrix. Outliers are found again in every step: this may be what is
-# slow in the first ones, and a new matrix does not help.
+# A step that is not accepted is followed by one with a new matrix. The first steps may be slow because the outliers change, where
+# a new matrix does not help.
 REUSE = InverseReuse(slow=0.3, young=5)
 DAMPING = RisingDamping(first=1e-3, least=1e-5, most=1e3, rise=10.0, fall=10.0, reuses=True)
 ACCEPTANCE = Acceptance(gain=0.1)
 ENOUGH = 0.5  # of the expected decrease: a step that brings less is followed by one of the colours alone
-WIDER, ROUGH_TOLERANCE = (4.0, 2.0), 1e-2  # robust scales of a cold start, relative to the last one; when each ends
+COLD_START_SCALES = (4.0, 2.0)  # robust scales of a cold start, relative to the last one
+COLD_START_TOLERANCE = 1e-2  # tolerance of the solve at each of them
 
 
 def solve_look(
@@ -55,8 +56,8 @@ def solve_look(
     if first_look is None:
         first_look, inverse = Look.grey(system), None
         if np.isfinite(settings.robust_scale):  # far from the film all pixels are outliers: begin with the plain sum of squares
-            for scale in (np.inf, *(times * settings.robust_scale for times in WIDER)):
-                coarse = replace(settings, robust_scale=scale, tolerance=ROUGH_TOLERANCE)
+            for scale in (np.inf, *(times * settings.robust_scale for times in COLD_START_SCALES)):
+                coarse = replace(settings, robust_scale=scale, tolerance=COLD_START_TOLERANCE)
                 first_look, _ = _solved(system, coarse, first_look, None)
     return _solved(system, settings, first_look, inverse)
 
@@ -84,8 +85,8 @@ class _Point:
 
     fit: Fit
 
-    def settle(self) -> float:
-        """Let exposure and plate follow each other once more, unless that is no better; return how much the objective fell."""
+    def update_exposure(self) -> float:
+        """Solve exposure and plate again, unless that is no better; return the decrease of the objective."""
         before = self.fit
         if before.settings.exposure:
             self.fit = min(before, Fit.of(before.system, before.settings, before.look), key=_objective)
@@ -112,7 +113,7 @@ class _LookProblem(LeastSquaresProblem):
         """
         (point,), (at,), ((step,),) = points, equations, steps
         expected, little = at.decrease(step), point.fit.settings.tolerance * at.objective
-        is_last = expected <= little and point.settle() <= little
+        is_last = expected <= little and point.update_exposure() <= little
         if self.kept.is_slow and not is_last:
             return [[point]], np.array([[math.inf]]), np.array([point.fit.objective])
         fit = point.fit.after(step)

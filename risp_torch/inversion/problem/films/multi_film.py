@@ -164,7 +164,7 @@ class FilmsTable(ParameterTable):
 
 
 def for_every_film(names: Iterable[str], per_film: Sequence[str], count: int) -> dict[str, str]:
-    """Names for every film -> names as given: a parameter of each film stands for those of all films if no film is named."""
+    """Names for every film -> names as given: a per-film parameter without a film's name means those of all films."""
     given_names = {}
     for name in names:
         is_per_film = split_entry(name)[0] in per_film
