@@ -37,8 +37,8 @@ class PassTimes:
     geometry: float
     covered_fraction: float
 
-    def jacobian(self, kind: str) -> float:
-        """Time of the picture and its 8 columns over the time of the picture; ``kind`` is "looks" or "geometry"."""
+    def jacobian_ratio(self, kind: str) -> float:
+        """Time of the picture and its 8 columns over the time of the picture; ``kind`` is "appearance" or "geometry"."""
         return 1.0 + getattr(self, kind) / self.forward
 
 

@@ -28,7 +28,7 @@ from risp_torch import (
 )
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import load_task
-from risp_torch.scene.adding.body_options import Form, collision_shape
+from risp_torch.scene.adding.body_options import BodyGeometry, collision_shape
 from risp_torch.scene.parts.motors import Motors
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
@@ -259,7 +259,7 @@ def test_what_meets_others_keeps_its_shape_in_place():
     rod(scene, "c", shape=Cylinder(radius=0.1, height=0.1), collision=True, contact=contact)
     assert scene.bodies[-1].collision.kind == "mesh"
     with pytest.raises(UserError, match="d is made of several shapes and collides with no other bodies"):
-        collision_shape("d", Form(None, np.zeros((0, 3)), None))
+        collision_shape("d", BodyGeometry(None, np.zeros((0, 3)), None))
 
 
 def test_actions_in_place_of_the_scenes_own():

@@ -77,7 +77,7 @@ def test_the_free_swing_tells_its_numbers_and_its_second_half(swung: np.ndarray,
     found, figures = free_swing.free_swing(times, noisy, silent)
     for name, truth in TRUTH.items():
         assert found.values[name] == pytest.approx(truth, rel=0.03), name
-        value, bar = found.number(lambda values, name=name: values[name])
+        value, bar = found.derived_number(lambda values, name=name: values[name])
         assert value == found.values[name] and 0 < bar < 0.1 * truth
     errors = np.array(figures["errors"])
     assert len(errors) == free_swing.END - free_swing.HALF
