@@ -15,7 +15,7 @@ Passes = dict[str, Callable[[], object]]
 
 def make_passes(inputs: RenderInputs, settings: RasterSettings, *, columns: bool = True) -> Passes:
     """Functions to time: "forward"; "backward" towards all inputs; and with ``columns`` the derivatives of the picture along
-    8 rendering parameters ("looks") and 8 numbers of pose and camera ("geometry"), without the picture itself.
+    8 rendering parameters ("appearance") and 8 numbers of pose and camera ("geometry"), without the picture itself.
 
     Args:
         inputs: torch tensors.
