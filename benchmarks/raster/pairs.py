@@ -117,7 +117,7 @@ def count_kernel(
 ):  # fmt: skip
     """Count pixel-face pairs with the tests of the rasteriser, in its order.
 
-    Reads the bundles of a ``Layer`` (``ti_render.render``). Writes pixels [occupied side^2, 2] (workspace) and adds to counts [8]
+    Reads the bundles of a ``Layer`` (``ti_render.render``). Writes workspace [occupied side^2, 2] and adds to counts [8]
     int32 (see ``PairCounts``). A first traversal of the faces is the forward pass, a second one, which reads the least depths,
     the backward pass. No adjoint: integers.
     """
