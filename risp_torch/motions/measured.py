@@ -47,6 +47,24 @@ class MeasuredMotions(Protocol):
         """
 
 
+class SelectedMotions:
+    """Some of the windows of measured motions (``MeasuredMotions``).
+
+    Args:
+        motions: all windows.
+        rows: [M] indices of the windows.
+    """
+
+    def __init__(self, motions: MeasuredMotions, rows: np.ndarray) -> None:
+        self.motions, self.rows, self.start_names = motions, rows, motions.start_names
+        self.target, self.noise, self.starts = motions.target[rows], motions.noise[rows], motions.starts[rows]
+        self.start_sd = np.broadcast_to(motions.start_sd, motions.starts.shape)[rows]
+
+    def simulate(self, values: Mapping[str, torch.Tensor], starts: np.ndarray, window_index: np.ndarray) -> np.ndarray:
+        """As ``MeasuredMotions.simulate``."""
+        return self.motions.simulate(values, starts, self.rows[window_index])
+
+
 def tensor(array: np.ndarray) -> torch.Tensor:
     """An array on the scene's device, in its floating-point type."""
     return torch.as_tensor(array, dtype=bridge_dtype(), device=bridge_device())

@@ -67,18 +67,29 @@ class SharedNormalEquations:
         """[M, K] gradient of each motion with respect to the shared unknowns, its local unknowns being optimal."""
         return self.shared_gradient - np.einsum("mkq,mq->mk", self._elimination, self.local_gradient)
 
-    def step(self, precision: np.ndarray, prior_gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def decreases(self, shared_step: np.ndarray, local_steps: np.ndarray) -> np.ndarray:
+        """[M] decreases of the motions' costs by steps [K] and [M, Q], by the linear model."""
+        gradient = self.shared_gradient @ shared_step + np.einsum("mq,mq->m", self.local_gradient, local_steps)
+        curvature = np.einsum("k,mkl,l->m", shared_step, self.shared, shared_step)
+        curvature += 2 * np.einsum("mq,mqk,k->m", local_steps, self.cross, shared_step)
+        return 2 * gradient - curvature - np.einsum("mq,mqr,mr->m", local_steps, self.local, local_steps)
+
+    def step(
+        self, precision: np.ndarray, prior_gradient: np.ndarray, *, damping: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Gauss-Newton step of the shared unknowns [K] and of the local unknowns [M, Q].
 
         Args:
             precision: [K, K] inverse covariance of the priors of shared unknowns.
             prior_gradient: [K] -precision times the distance from the priors' means.
+            damping: of the shared unknowns, relative to the diagonal of their information, which is smaller than that of
+                ``shared`` if local unknowns make up for most of a step.
         """
         shared = prior_gradient  # [0], if no unknown is shared
         if len(prior_gradient):
-            shared = np.linalg.lstsq(self.schur_complement.sum(0) + precision, self.scores.sum(0) + prior_gradient, rcond=1e-12)[
-                0
-            ]
+            information = self.schur_complement.sum(0)
+            matrix = information + damping * np.diag(np.diag(information)) + precision
+            shared = np.linalg.lstsq(matrix, self.scores.sum(0) + prior_gradient, rcond=1e-12)[0]
         local_step = np.linalg.solve(self.local, (self.local_gradient - self.cross @ shared)[..., None])[..., 0]
         return shared, local_step
 

@@ -43,7 +43,8 @@ class MotionFit:
         weights: [M] mean robust weight of each window.
         cost: the final cost per coordinate, 1 where the residuals equal the noise.
         costs: cost after each iteration, the initial cost first.
-        converged: whether the last step changed the cost by less than the tolerance.
+        converged: whether the search ended before the largest number of steps, and the next Gauss-Newton step of the shared
+            unknowns is shorter than half an error bar.
         unobservable: sentences on combinations of unknowns that the motions do not determine.
         chi_square: the final cost of all coordinates and priors.
         misfit: mean squared residual in multiples of the noise, 1 where the noise explains it.

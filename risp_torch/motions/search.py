@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.problem import PointwiseProblem
 from risp_torch.least_squares.step_search import RisingDamping
 from risp_torch.least_squares.termination import Termination
-from risp_torch.motions.measured import MeasuredMotions, tensor
+from risp_torch.motions.measured import MeasuredMotions, SelectedMotions, tensor
 from risp_torch.motions.normal_equations import SharedNormalEquations, clustered_covariance
 from risp_torch.motions.recording import Window
 from risp_torch.motions.result import MotionFit
@@ -26,6 +26,10 @@ _DIVERGED_RESIDUAL = 100.0  # residual of a world that diverged, in multiples of
 DAMPING = RisingDamping(first=1e-3, least=0.0, most=1e8, rise=5.0, fall=5.0)
 _MIN_LOCAL_DAMPING = 1e-9
 _MAX_RETRIES = 10  # shorter steps of a motion whose step was rejected
+_NEAR_MINIMUM = 100.0  # multiples of the tolerance: a smaller relative decrease of the cost means that the minimum is near
+_PROJECTED_DAMPING = 0.04  # of the shared unknowns' first step near the minimum, relative to the diagonal of their information
+_MAX_START_ROUNDS = 10  # of the starts alone, at each candidate near the minimum
+_SETTLED_STEP = 0.1  # in error bars: the search ends after a shorter step of the shared unknowns
 _JACOBIAN_ROUNDS, _MAX_STEP_RATIO = 3, 30.0  # refinements of finite differences; longest step relative to the settings' step
 _REPEAT_RATIO = 5.0  # a finite difference is repeated if its step shrinks by at least this factor
 EXPLAINED = 1.7  # mean squared residual in multiples of the noise's variance: noise explains smaller ones
@@ -121,7 +125,13 @@ class MotionSearch:
     def run(
         self, *, progress: bool, scaled: np.ndarray | None = None, start_offsets: np.ndarray | None = None
     ) -> tuple[Point, list[float], bool]:
-        """Steps of Levenberg and Marquardt until the cost no longer falls.
+        """Steps of Levenberg and Marquardt until the shared unknowns have settled, or the cost no longer falls.
+
+        At first a step moves shared unknowns and starts together. The cost of a window with friction and impacts has several
+        minima over its start, and its linear model holds over short steps only, so that single windows soon reject their steps.
+        Near the minimum the starts are therefore minimised at each candidate (variable projection): a step of the shared
+        unknowns is judged by the cost that remains. The shared unknowns have settled where the longest step that lowers this cost
+        is shorter than a tenth of their error bars, whichever minima the starts are in.
 
         Args:
             progress: whether to show a progress bar.
@@ -129,25 +139,33 @@ class MotionSearch:
             start_offsets: [M, S] first guess of estimated minus measured starts; zero by default.
 
         Returns:
-            The last point, the costs of all points, and whether the search has converged: the last step changed the cost (that
-            of each motion, where nothing is shared) by less than the tolerance, or no step lowers it.
+            The last point, the costs of all points, and whether the search has ended before the largest number of steps: the
+            shared unknowns have settled, the last step changed the cost of no motion by more than the tolerance, where nothing is
+            shared, or no step lowers the cost.
         """
         first_point = self.evaluate(
             self.initial_scaled if scaled is None else scaled,
             np.zeros_like(self.motions.starts) if start_offsets is None else start_offsets,
         )
         problem, costs = _MotionProblem(self), [first_point.cost]
-        # If no unknown is shared, convergence is tested for each motion (``after_round``).
-        termination = Termination(decrease=self.settings.tolerance if len(first_point.scaled) else None)
+        # Motions that share no unknown end when all have converged (``after_round``).
+        termination = Termination(decrease=0.0 if len(first_point.scaled) else None)
         policy = Policy(_BlockDamping(problem), DAMPING, self.settings.iterations, termination=termination)
         progress_bar = tqdm(total=self.settings.iterations, desc="fitting", disable=not progress)
 
         def after_round(before: Starts, after: Starts) -> None:
             old, new = before.points[0], after.points[0]
-            if new is not old:
-                costs.append(new.cost)
             if not len(new.scaled):
                 after.active[0] = bool((old.costs - new.costs > self.settings.tolerance * old.costs).any())
+            elif problem.minimises_starts:
+                after.active[0] &= not problem.is_settled((new.scaled - old.scaled) / self.ranges)
+            elif old.cost - new.cost <= _NEAR_MINIMUM * self.settings.tolerance * old.cost:
+                after.active[0] = not problem.is_settled(problem.remaining_step)
+                if after.active[0]:
+                    after.points[0] = new = problem.begin_minimising_starts(new)
+                    after.objectives[0], after.damping[0] = new.cost, _PROJECTED_DAMPING
+            if new is not old:
+                costs.append(new.cost)
             progress_bar.update()
 
         solution = minimise(
@@ -178,6 +196,28 @@ class MotionSearch:
         ).sum(axis=1)
         return self._point(scaled, start_offsets, residual, cost_weight**2, costs)
 
+    def minimise_starts(self, point: Point, rows: np.ndarray) -> Point:
+        """The point after rounds of the starts of some motions, with fixed shared unknowns.
+
+        A motion takes part while its cost falls by more than the tolerance.
+
+        Args:
+            point: the point.
+            rows: indices of the motions.
+        """
+        fixed = NoUnknowns(self.unknowns.from_scaled(tensor(point.scaled[None])))
+        one_round = replace(self.settings, iterations=1)
+        for _ in range(_MAX_START_ROUNDS):
+            if not len(rows):
+                break
+            search = MotionSearch(SelectedMotions(self.motions, rows), [self.windows[row] for row in rows], fixed, one_round)
+            search.start_difference_steps = self.start_difference_steps[rows]
+            after, *_ = search.run(progress=False, start_offsets=point.start_offsets[rows])
+            previous_costs = point.costs[rows]
+            point = self._with_starts(point, rows, after)
+            rows = rows[previous_costs - after.costs > self.settings.tolerance * previous_costs]
+        return point
+
     def profile_cost(self, scaled: np.ndarray, start_offsets: np.ndarray) -> float:
         """Cost of all coordinates and priors at shared unknowns [K], minimised over starts from initial offsets [M, S]."""
         fixed = NoUnknowns(self.unknowns.from_scaled(tensor(scaled[None])))
@@ -193,6 +233,15 @@ class MotionSearch:
         offset = self.unknowns.priors.offset(scaled, self.ranges)
         prior_cost = offset @ self.unknowns.priors.precision(self.ranges) @ offset
         return Point(scaled, start_offsets, residual, weights, costs, float((costs.sum() + prior_cost) / self.is_measured.sum()))
+
+    def _with_starts(self, point: Point, rows: np.ndarray, starts: Point) -> Point:
+        """The point with the starts of some motions, as indices, from another point of these motions alone."""
+        arrays = []
+        for name in ("start_offsets", "residual", "weights", "costs"):
+            array = getattr(point, name).copy()
+            array[rows] = getattr(starts, name)
+            arrays.append(array)
+        return self._point(point.scaled, *arrays)
 
     def select_better_starts(self, first_point: Point, second_point: Point) -> tuple[Point, np.ndarray]:
         """The better start of each motion, of two points with the same shared unknowns; and [M] whether it is the first's."""
@@ -280,16 +329,23 @@ class MotionSearch:
         shared_step: np.ndarray,
         local_step: np.ndarray,
         local_damping: np.ndarray,
+        *,
+        minimises_starts: bool = False,
     ) -> tuple[Point, np.ndarray]:
         """The point after a step of the shared unknowns [K] and the starts [M, S], and the next dampings [M] of the starts.
 
-        A start is unchanged if its step does not lower the cost of its motion.
+        A start is unchanged if its step does not lower the cost of its motion. Where starts are minimised, those of motions whose
+        costs exceed the linear model's then take rounds of their own.
         """
         scaled = np.clip(point.scaled + self.ranges * shared_step, self.low, self.high)
         after, has_moved = self.select_better_starts(
             self.evaluate(scaled, point.start_offsets + local_step * self.start_prior_sd),
             self.evaluate(scaled, point.start_offsets),
         )
+        if minimises_starts:
+            decreases = equations.decreases((scaled - point.scaled) / self.ranges, local_step)
+            is_behind = after.costs > point.costs - decreases + self.settings.tolerance * point.costs
+            return self.minimise_starts(after, np.flatnonzero(is_behind)), local_damping
         local_damping = _clipped_damping(np.where(has_moved, local_damping / DAMPING.fall, local_damping * DAMPING.rise))
         if not len(shared_step):  # then the motions are independent problems, and none waits for the others
             after, local_damping = self._retry(after, equations, local_damping, has_moved)
@@ -319,17 +375,15 @@ class MotionSearch:
 
     def result(self, point: Point, costs: list[float], converged: bool) -> MotionFit:
         """The fit at the last point."""
-        equations, precision = self._normal_along_eigenvectors(point), self.unknowns.priors.precision(self.ranges)
-        information = equations.schur_complement.sum(0) + precision
-        misfit, degrees_of_freedom = self.misfit(point, equations)
-        # Few residuals do not determine the noise; many residuals below the stated noise replace it.
-        variance_factor = (
-            misfit if misfit > 1.0 or (misfit < 1 / EXPLAINED and degrees_of_freedom > _MIN_DEGREES_OF_FREEDOM) else 1.0
-        )
-        covariance = self._covariance(equations, information, precision, variance_factor)
-        remaining_step = self._remaining_step(point, equations, precision)
-        sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-        converged = converged and bool((np.abs(remaining_step) < _MAX_REMAINING_STEP * sd).all())
+        equations = self.normal_along_eigenvectors(point)
+        information, covariance, misfit = self.uncertainty(point, equations)
+        remaining_step = self.remaining_step(point, equations)
+        relative_length = _relative_length(remaining_step, covariance)
+        if converged and relative_length > _MAX_REMAINING_STEP:
+            shorter_step = _MAX_REMAINING_STEP / relative_length * remaining_step
+            if self._is_beyond_minimum(point, equations, shorter_step):
+                remaining_step, relative_length = shorter_step, _MAX_REMAINING_STEP
+        converged = converged and relative_length <= _MAX_REMAINING_STEP
         residual = self.residual_rms(point)
         is_measured = self.is_measured.any(axis=-1)
         weights = (point.weights * is_measured).sum(axis=(1, 2)) / is_measured.sum(axis=(1, 2))
@@ -341,6 +395,27 @@ class MotionSearch:
             chi_square=point.cost * float(self.is_measured.sum()), misfit=misfit,
             start_distance=float(np.sqrt(np.mean(np.square(point.start_offsets / self.start_prior_sd)))),
         )  # fmt: skip
+
+    def _is_beyond_minimum(self, point: Point, equations: SharedNormalEquations, step: np.ndarray) -> bool:
+        """Whether the cost, with minimised starts, is no lower after a step [K] of the shared unknowns, relative to the ranges.
+
+        Where the response of some windows jumps, finite differences expect steps that do not lower the cost: the minimum along
+        such a step is then nearer than its end.
+        """
+        local_step = np.linalg.solve(equations.local, -(equations.cross @ step)[..., None])[..., 0]
+        after, _ = self.take_step(point, equations, step, local_step, np.zeros(len(self.windows)), minimises_starts=True)
+        return after.cost >= point.cost
+
+    def uncertainty(self, point: Point, equations: SharedNormalEquations) -> tuple[np.ndarray, np.ndarray, float]:
+        """Information and covariance [K, K] of the shared unknowns, relative to their ranges, and ``misfit``."""
+        precision = self.unknowns.priors.precision(self.ranges)
+        information = equations.schur_complement.sum(0) + precision
+        misfit, degrees_of_freedom = self.misfit(point, equations)
+        # Few residuals do not determine the noise; many residuals below the stated noise replace it.
+        variance_factor = (
+            misfit if misfit > 1.0 or (misfit < 1 / EXPLAINED and degrees_of_freedom > _MIN_DEGREES_OF_FREEDOM) else 1.0
+        )
+        return information, self._covariance(equations, information, precision, variance_factor), misfit
 
     def misfit(self, point: Point, equations: SharedNormalEquations) -> tuple[float, float]:
         """Mean squared residual in multiples of the noise's variance (reduced chi-square), and its degrees of freedom: the sum of
@@ -369,10 +444,10 @@ class MotionSearch:
             return scatter * (num_clusters - 1) / (num_clusters - num_unknowns)
         return np.linalg.pinv((information - precision) / variance_factor + precision, rcond=1e-12, hermitian=True)
 
-    def _remaining_step(self, point: Point, equations: SharedNormalEquations, precision: np.ndarray) -> np.ndarray:
+    def remaining_step(self, point: Point, equations: SharedNormalEquations) -> np.ndarray:
         """[K] the next Gauss-Newton step without damping, within the bounds, relative to the ranges."""
         prior_gradient = self.prior_gradient(point)
-        information = equations.schur_complement.sum(0) + precision
+        information = equations.schur_complement.sum(0) + self.unknowns.priors.precision(self.ranges)
         step = np.linalg.pinv(information, rcond=1e-9, hermitian=True) @ (equations.scores.sum(0) + prior_gradient)
         return (np.clip(point.scaled + self.ranges * step, self.low, self.high) - point.scaled) / self.ranges
 
@@ -385,7 +460,7 @@ class MotionSearch:
         """[M, S] standard deviations of the starts at fixed shared unknowns, with the noise of the settings."""
         return self.start_prior_sd * np.sqrt(np.diagonal(np.linalg.inv(equations.local), axis1=1, axis2=2))
 
-    def _normal_along_eigenvectors(self, point: Point) -> SharedNormalEquations:
+    def normal_along_eigenvectors(self, point: Point) -> SharedNormalEquations:
         """Normal equations with finite differences along the eigenvectors of the information, longer along weaker ones.
 
         Finite differences have relative errors. Where the responses to several unknowns cancel, the errors remain, and an
@@ -421,26 +496,52 @@ def _clipped_damping(damping: np.ndarray) -> np.ndarray:
     return damping.clip(_MIN_LOCAL_DAMPING, DAMPING.most)
 
 
+def _relative_length(step: np.ndarray, covariance: np.ndarray) -> float:
+    """The largest component of a step [K], in standard deviations by a covariance [K, K]."""
+    return float((np.abs(step) / np.sqrt(np.maximum(np.diag(covariance), 1e-300))).max(initial=0.0))
+
+
 class _MotionProblem(PointwiseProblem):
     """All motions as one problem of the least-squares loop; its point is a ``Point``.
 
     Attributes:
         local_damping: [M] damping of each motion's start: a motion near an impact needs shorter steps than others.
+        minimises_starts: whether starts are minimised at each candidate.
+        remaining_step: [K] the undamped step at the last linearised point (``MotionSearch.remaining_step``).
     """
 
     def __init__(self, search: MotionSearch) -> None:
         self.search, self.local_damping = search, np.full(len(search.windows), DAMPING.first)
+        self.minimises_starts = False
+
+    def begin_minimising_starts(self, point: Point) -> Point:
+        """Minimise the starts of a point, and from now on those of each candidate; starts are then eliminated undamped."""
+        self.minimises_starts = True
+        return self.search.minimise_starts(point, np.arange(len(self.local_damping)))
 
     def linearise(self, points: Sequence[Point]) -> list[SharedNormalEquations]:
         """Normal equations with eliminated starts (``LeastSquaresProblem.linearise``)."""
         (self.point,) = points
-        return [self.search.normal_equations(self.point)]
+        search = self.search
+        linearise = search.normal_along_eigenvectors if self.minimises_starts else search.normal_equations
+        equations = linearise(self.point)
+        if len(self.point.scaled) and equations.is_finite:
+            self.remaining_step = search.remaining_step(self.point, equations)
+            self.covariance = search.uncertainty(self.point, equations)[1]
+        return [equations]
+
+    def is_settled(self, step: np.ndarray) -> bool:
+        """Whether a step [K] of the shared unknowns, relative to the ranges, is shorter than ``_SETTLED_STEP`` error bars."""
+        return _relative_length(step, self.covariance) < _SETTLED_STEP
 
     def step(self, equations: SharedNormalEquations, damping: float) -> np.ndarray:
         """[K + M S] the damped step of the shared unknowns and of all starts."""
         search = self.search
-        precision = search.unknowns.priors.precision(search.ranges)
-        shared_step, local_step = equations.damped(damping, self.local_damping).step(precision, search.prior_gradient(self.point))
+        precision, prior_gradient = search.unknowns.priors.precision(search.ranges), search.prior_gradient(self.point)
+        if self.minimises_starts:
+            shared_step, local_step = equations.step(precision, prior_gradient, damping=damping)
+        else:
+            shared_step, local_step = equations.damped(damping, self.local_damping).step(precision, prior_gradient)
         return np.concatenate([shared_step, local_step.ravel()])
 
     def moved(self, point: Point, equations: SharedNormalEquations, steps: np.ndarray) -> list[Point]:
@@ -448,7 +549,9 @@ class _MotionProblem(PointwiseProblem):
         points, (num_shared,) = [], point.scaled.shape
         for step in steps:
             local_step = step[num_shared:].reshape(point.start_offsets.shape)
-            after, self.local_damping = self.search.take_step(point, equations, step[:num_shared], local_step, self.local_damping)
+            after, self.local_damping = self.search.take_step(
+                point, equations, step[:num_shared], local_step, self.local_damping, minimises_starts=self.minimises_starts
+            )
             points.append(after)
         return points
 

@@ -73,7 +73,8 @@ class MotionFitSettings:
         step: step of finite differences of the shared unknowns, relative to their ranges.
         start_step: step of finite differences of starts, relative to their standard deviations.
         iterations: most Gauss-Newton steps of a fit to windows of one length.
-        tolerance: relative change of the cost below which the fit has converged.
+        tolerance: relative change of a motion's cost below which its start has converged. A minimum of the shared unknowns is
+            near where the whole cost changes by less than a hundred times as much; they then converge by their error bars.
         worlds: most worlds that are simulated at once.
         first_guesses: points from which ``fit_motions`` begins: the scene's values, and others spread over the bounds.
         shortest_window: least number of frames of the first pieces of ``fit_motions``; their length is doubled until they are

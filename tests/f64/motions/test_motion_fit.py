@@ -73,6 +73,60 @@ def test_the_numbers_of_simulated_tosses_come_back(sound: MotionFit) -> None:
     np.testing.assert_allclose(alone.sd, 2 * found.sd["gravity"], rtol=1e-6)
 
 
+def shaken(recording: Recording, rng: np.random.Generator, amplitude: float) -> Recording:
+    """The recording with an oscillation [m] of each coordinate of the position that no model explains."""
+    body_q, times = recording.body_q.copy(), np.arange(len(recording)) * DT
+    for k in range(3):
+        body_q[:, 0, k] += amplitude * np.sin(2 * np.pi * rng.uniform(3, 12) * times + rng.uniform(0, 6.28))
+    return replace(recording, body_q=body_q)
+
+
+def test_windows_with_several_minima_do_not_keep_a_fit_from_converging() -> None:
+    """Long windows with impacts and friction, and an error of the model: starts lag behind steps of the shared unknowns."""
+    rng = np.random.default_rng(1)
+    recordings = [shaken(toss, rng, 1e-3) for toss in tosses(TRUTH, count=8, noise=NOISE, seed=1)]
+    parts = windows(recordings, frames=30, stride=29, least_motion=0.01)
+    settings = replace(SETTINGS, iterations=40)
+    found = fit_motions(toss_scene(), parts, UNKNOWN, settings, scale="poses.scale")
+    assert found.converged and len(found.costs) - 1 < 40
+    short = fit_motions(toss_scene(), parts, UNKNOWN, replace(settings, iterations=3), scale="poses.scale")
+    assert not short.converged and short.doubts[1].startswith("not converged after 3 steps")
+
+
+def test_starts_of_some_motions_are_minimised_alone() -> None:
+    """At fixed shared unknowns; the other starts stay, and the costs of the minimised ones reach those of separate searches."""
+    parts = windows(tosses(TRUTH, count=3, noise=NOISE), frames=16, stride=15, least_motion=0.01)
+    search = search_of(parts)
+    point = search.evaluate(search.initial_scaled, np.zeros_like(search.motions.starts))
+    after = search.minimise_starts(point, np.array([0, 2]))
+    assert (after.costs <= point.costs).all() and (after.costs[[0, 2]] < 0.9 * point.costs[[0, 2]]).all()
+    np.testing.assert_array_equal(after.start_offsets[1], point.start_offsets[1])
+    np.testing.assert_array_equal(after.scaled, point.scaled)
+    again = search.evaluate(after.scaled, after.start_offsets)
+    np.testing.assert_allclose(after.costs, again.costs, rtol=1e-9)
+    np.testing.assert_allclose(after.cost, again.cost, rtol=1e-9)
+    scaled, offsets = search.initial_scaled, after.start_offsets
+    assert search.profile_cost(scaled, offsets) <= after.costs.sum() * (1 + 1e-9)
+
+
+def test_costs_fall_as_the_linear_model_says() -> None:
+    """By a short step of the shared unknown and all starts, at a robust weight of one."""
+    parts = windows(tosses(TRUTH, count=2, noise=NOISE), frames=12, stride=11, least_motion=0.01)
+    search = search_of(parts, start_step=1e-3)
+    search.settings = replace(search.settings, robust_scale=float("inf"))
+    point = search.evaluate(search.initial_scaled, np.zeros_like(search.motions.starts))
+    equations = search.normal_equations(point)
+    shared, local = equations.step(np.zeros((1, 1)), np.zeros(1))
+    for length in (1e-3, 2e-3):
+        moved = search.evaluate(
+            point.scaled + length * search.ranges * shared, point.start_offsets + length * local * search.start_prior_sd
+        )
+        expected = equations.decreases(length * shared, length * local)
+        np.testing.assert_allclose(point.costs.sum() - moved.costs.sum(), expected.sum(), rtol=0.02)
+    whole, half = (equations.step(np.zeros((1, 1)), np.zeros(1), damping=damping)[0] for damping in (0.0, 1.0))
+    np.testing.assert_allclose(whole, 2 * half, rtol=1e-9)
+
+
 def test_error_bars_hold_the_truth_as_often_as_they_say() -> None:
     """Over ten sets of tosses, distances in error bars have a mean square of about one."""
     away = []
