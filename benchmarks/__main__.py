@@ -1,4 +1,4 @@
-"""``python -m benchmarks rigid raster``: print the tables, and write them with ``--out``."""
+"""``python -m benchmarks rigid raster``: print the tables, and write a page for each benchmark with ``--out``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = (
     "risp_invert", "matched", "motions", "smoke", "implicit",
 )  # fmt: skip
 
-PREFACE = """# Benchmarks
+PREFACE = """# {title}
 
 Written by `{command}`. Times are wall times, the least of several calls after one to warm up, f32, on torch
 tensors; M and G are powers of 1000. Nothing is asserted: speed depends on the machine and on what else runs there. Other
@@ -36,26 +36,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", choices=NAMES, metavar="NAME", help=f"one or more of {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repeats: a look, not a measurement")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where kernels run")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables as Markdown too")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write a Markdown page FOLDER/NAME.md for each benchmark, too")
     options = parser.parse_args(arguments)
     try:
         start(device=options.device, precision="f32")
     except UserError as error:
         print(f"python -m benchmarks: error: {error}", file=sys.stderr)
         return 2
-    device = [] if options.device == "auto" else ["--device", options.device]
-    command = " ".join(["python -m benchmarks", *options.names, *(["--quick"] if options.quick else []), *device])
-    sections = [_printed(PREFACE.format(command=command) + "\n" + describe())]
+    flags = [*(["--quick"] if options.quick else []), *([] if options.device == "auto" else ["--device", options.device])]
     for name in dict.fromkeys(options.names):
-        benchmark = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
-        sections.append(_printed(f"## {benchmark.TITLE}\n"))
-        sections += [_printed(table.markdown()) for table in benchmark.tables(quick=options.quick)]
-    sections.append(_printed(f"Load after the end: {load_text()}. {LOAD_REMARK}"))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("\n".join(sections).rstrip() + "\n", encoding="utf-8")
-        print(f"written: {options.out}")
+        page = _page(name, flags, quick=options.quick)
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+            path = options.out / f"{name}.md"
+            path.write_text(page, encoding="utf-8")
+            print(f"written: {path}")
     return 0
+
+
+def _page(name: str, flags: Sequence[str], *, quick: bool) -> str:
+    """Run a benchmark, print its tables as they are made, and return its page.
+
+    Args:
+        name: one of ``NAMES``.
+        flags: options of the command that the page names.
+        quick: whether to measure fewer sizes and repeats.
+    """
+    benchmark = importlib.import_module(f"benchmarks.{name.replace('-', '_')}")
+    command = " ".join(["python -m benchmarks", name, *flags])
+    sections = [_printed(PREFACE.format(title=benchmark.TITLE, command=command) + "\n" + describe())]
+    sections += [_printed(table.markdown()) for table in benchmark.tables(quick=quick)]
+    sections.append(_printed(f"Load after the end: {load_text()}. {LOAD_REMARK}"))
+    return "\n".join(sections).rstrip() + "\n"
 
 
 def _printed(text: str) -> str:

@@ -33,7 +33,7 @@ class Table:
         lines = [_line(row, widths) for row in cells]
         rule = "|" + "|".join("-" * (width + 1) + (":" if column else "-") for column, width in enumerate(widths)) + "|"
         remarks = "".join(f"\n{remark}\n" for remark in self.remarks)
-        return "\n".join([f"### {self.title}\n", lines[0], rule, *lines[1:], remarks])
+        return "\n".join([f"## {self.title}\n", lines[0], rule, *lines[1:], remarks])
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from benchmarks.__main__ import NAMES
 from tests.reference.folders import ROOT
 
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks").rglob("*.py"))
@@ -48,3 +49,15 @@ def test_programs_in_texts_are_found():
     modules = [node.module for node in imports((ROOT / "benchmarks" / "startup.py").read_text(encoding="utf-8"))]
     assert modules.count("risp_torch") == 2
     assert not _has("risp_torch", "no_such_name")
+
+
+def test_every_benchmark_has_a_page():
+    """docs/benchmarks.md lists one page for each benchmark, which names the title and the command that writes it."""
+    index = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    listed = re.findall(r"\]\(benchmarks/([\w-]+)\.md\)", index)
+    assert sorted(listed) == sorted(NAMES)
+    for name in listed:
+        page = (ROOT / "docs" / "benchmarks" / f"{name}.md").read_text(encoding="utf-8")
+        title = importlib.import_module(f"benchmarks.{name.replace('-', '_')}").TITLE
+        assert page.startswith(f"# {title}\n\nWritten by `python -m benchmarks {name}`."), name
+        assert "\n- date: " in page and "\n- processor: " in page and "\n|" in page, name
