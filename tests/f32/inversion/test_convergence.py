@@ -175,7 +175,7 @@ def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor
 
     monkeypatch.setattr(bars_module, "linearise", spied)
     monkeypatch.setattr(misfit, "noise_variance", lambda *given: 1e-6)
-    monkeypatch.setattr(bars_module, "unfinished", arrived)
+    monkeypatch.setattr(bars_module, "widened_by_distance", arrived)
     problem = Problem.of(scene, target, [DENSITY], starts=[{DENSITY: value} for value in final[:, 0]])
     ends = SearchResult(final, np.array([1e-9, 1e-4]), 1, problem.comparison, problem.unknowns, History())
     found = assessment.assess(problem, ends).misfit
