@@ -104,7 +104,7 @@ class Window:
         if self.noise is None:
             return
         object.__setattr__(self, "noise", np.asarray(self.noise, dtype=np.float64))
-        full_shape = (self.frames, self.recording.group_count)
+        full_shape = (self.frames, self.recording.count)
         if self.noise.shape not in (full_shape, full_shape[:1]):
             raise UserError(
                 f"Window: noise has shape {self.noise.shape}: give {full_shape[:1]}, or {full_shape} of each body or joint"
