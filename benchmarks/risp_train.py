@@ -15,7 +15,7 @@ from benchmarks.timing import best_times
 from risp_torch.risp import Batch, DatasetSettings, NetworkSettings, RendererSource, RispNetwork, ShardSource, generate, load_task
 from risp_torch.risp.task import training_scene
 from risp_torch.risp.training.feed import Feed
-from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.risp.training.losses import error_and_gradient_norm, error_and_jacobian_norm, state_error
 from risp_torch.risp.training.ranks import Ranks
 
 TITLE = "Training of RISP"
@@ -79,11 +79,11 @@ def _plain_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
 
 
 def _error_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
-    return sum(error_and_its_gradient(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
+    return sum(error_and_gradient_norm(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
 def _jacobian_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
-    return sum(error_and_jacobian(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
+    return sum(error_and_jacobian_norm(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
 LOSSES: dict[str, Loss] = {"plain": _plain_loss, "error": _error_loss, "jacobian": _jacobian_loss}

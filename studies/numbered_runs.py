@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from risp_torch import UserError, start
-from risp_torch.programs import exit_status, number, write_text
+from risp_torch.programs import number_parser, run_with_exit_status, write_text
 from studies.markdown import write_into_page
 from ti_sim import Count, Seed
 
@@ -56,13 +56,13 @@ class NumberedStudy:
         """
         name = self.module.rpartition(".")[2]
         parser = argparse.ArgumentParser(prog=f"python -m {self.module}", description=self.summary)
-        parser.add_argument("--count", type=number(Count), default=self.count, help=f"runs (default {self.count})")
-        parser.add_argument("--seed", type=number(Seed), default=self.seed, help=f"of all samples (default {self.seed})")
-        parser.add_argument("--most", type=number(Count), default=None, help="runs of this call; the next call continues")
+        parser.add_argument("--count", type=number_parser(Count), default=self.count, help=f"runs (default {self.count})")
+        parser.add_argument("--seed", type=number_parser(Seed), default=self.seed, help=f"of all samples (default {self.seed})")
+        parser.add_argument("--most", type=number_parser(Count), default=None, help="runs of this call; the next call continues")
         parser.add_argument("--out", type=Path, default=Path("runs") / name, help=f"folder (default runs/{name})")
         parser.add_argument("--page", action="store_true", help=f"write the table into {self.page}, too")
         options = parser.parse_args(arguments)
-        return exit_status(parser.prog, lambda: self._run(options, options.out / f"{name}.md"))
+        return run_with_exit_status(parser.prog, lambda: self._run(options, options.out / f"{name}.md"))
 
     def _run(self, options: argparse.Namespace, report_file: Path) -> int:
         start(precision=self.precision)

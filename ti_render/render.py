@@ -38,7 +38,7 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.parallel import runs_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import compiled_without_cfg, require
+from ti_sim.base.runtime import require, without_cfg_optimisation
 from ti_sim.base.tape import refuse_on_tape
 
 # Shadow maps: softness of their depth order, depth of their background and near plane, in radii of the shadowed ball.
@@ -118,7 +118,7 @@ class RenderResult:
 
 
 @checked
-@compiled_without_cfg
+@without_cfg_optimisation
 def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     """Render M images.
 

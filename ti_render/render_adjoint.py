@@ -21,7 +21,7 @@ from ti_sim.base.arrays import Array, check_array, empty_in_same_library, in_sam
 from ti_sim.base.bundles import with_fields
 from ti_sim.base.parallel import iterations_per_task, runs_serially, sums_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import compiled_without_cfg, require
+from ti_sim.base.runtime import require, without_cfg_optimisation
 
 
 @checked
@@ -52,7 +52,7 @@ def _zeros(like: Array) -> Array:
     return zeros_in_same_library(like, tuple(like.shape))
 
 
-@compiled_without_cfg
+@without_cfg_optimisation
 def add_render_adjoint(result: RenderResult, images_bar: Array, adjoints: dict[str, Array]) -> None:
     """Add the adjoints of the real inputs to the arrays of ``adjoints``, which have the shapes of the inputs."""
     inputs, settings, layer = result.inputs, result.settings, result.layer

@@ -34,11 +34,11 @@ from ti_sim.base.arrays import (
 from ti_sim.base.errors import UserError
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import compiled_without_cfg, require
+from ti_sim.base.runtime import require, without_cfg_optimisation
 
 
 @checked
-@compiled_without_cfg
+@without_cfg_optimisation
 def render_jvp(result: RenderResult, tangents: Mapping[str, Array]) -> Array:
     """Tangents of the images: column k is the derivative of the images along the k-th tangents of the inputs.
 

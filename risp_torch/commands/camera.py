@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import number, picture_size
+from risp_torch.commands.options import number_parser, picture_size
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Count, Positive
@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     board.add_argument(
         "--board", type=_board_size, metavar="CxR", help="inner corners along both sides (9x6); of ChArUco its squares"
     )
-    board.add_argument("--square", type=number(Positive), metavar="M", help="side of a square [m]")
-    board.add_argument("--marker", type=number(Positive), metavar="M", help="ChArUco: side of a marker [m]")
+    board.add_argument("--square", type=number_parser(Positive), metavar="M", help="side of a square [m]")
+    board.add_argument("--marker", type=number_parser(Positive), metavar="M", help="ChArUco: side of a marker [m]")
     board.add_argument("--dictionary", help="ChArUco: dictionary of its markers (default 4X4_50)")
     board.add_argument(
         "--lens", choices=("none", "radial", "standard", "full"),
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pose = parser.add_argument_group("pose")
     pose.add_argument("--points", metavar="FILE.csv", help="lines x,y,z,u,v: points [m] and pixels from the upper left corner")
     pose.add_argument("--size", type=picture_size, metavar="PIXELS|WxH", help="size of the picture [px]")
-    pose.add_argument("--focal", type=number(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
+    pose.add_argument("--focal", type=number_parser(Positive), metavar="PIXELS", help="focal length (default: it is estimated)")
     pose.add_argument("--camera-file", metavar="FILE", help="a camera with the focal length, centre and lens to use")
     pose.add_argument("--below-ground", action="store_true", help="accept a camera below z = 0 and all points")
     pose.add_argument("--free-focal", action="store_true", help="estimate the focal length though one is given")
@@ -141,4 +141,4 @@ def _board_size(text: str) -> tuple[int, int]:
     columns, cross, rows = text.lower().partition("x")
     if not cross:
         raise argparse.ArgumentTypeError(f"{format_value(text)} is not CxR: write for example 9x6")
-    return number(Count)(columns), number(Count)(rows)
+    return number_parser(Count)(columns), number_parser(Count)(rows)

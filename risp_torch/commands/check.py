@@ -13,7 +13,7 @@ from risp_torch.commands.options import (
     add_scene_arguments,
     bounds_of,
     make_scene,
-    number,
+    number_parser,
 )
 from risp_torch.files.video import Quality
 from risp_torch.inversion.problem.linearisation import Step
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rendering parameters of the task",
     )  # fmt: skip
     parser.add_argument(
-        "--gradient", nargs="?", type=number(Step), const=ADJOINT_STEP, metavar="STEP",
+        "--gradient", nargs="?", type=number_parser(Step), const=ADJOINT_STEP, metavar="STEP",
         help="compare gradients of the film loss by adjoints with central differences instead, in f64, with this step relative "
         f"to the range: {ADJOINT_STEP:g} (default) checks the adjoint, 1e-3 the scale of a search; exit status 1 if one is wrong",
     )  # fmt: skip
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "bodies, or tracks of eight points on each of them",
     )  # fmt: skip
     parser.add_argument(
-        "--noise", type=number(StandardDeviation),
+        "--noise", type=number_parser(StandardDeviation),
         help="standard deviation of an observation: a pixel in linear colour from 0 to 1 (default 0.0039, a grey level of 255), "
         "the share of a pixel on an edge of a mask (default 0.2), or a coordinate of a track in pixels (default 1)",
     )  # fmt: skip
@@ -109,7 +109,7 @@ def _predict(options: argparse.Namespace) -> int:
         scene, unknown_of(unknown, options, scene), bounds=bounds, priors=dict(options.prior), noise=noise_sd, crf=crf,
         loss=planned.loss,
     )  # fmt: skip
-    prediction = replace(prediction, unit=planned.unit)
+    prediction = replace(prediction, observation_name=planned.observation_name)
     settings = simulation_settings(scene, options) | dict(settings_of(prediction.unknowns, noise_sd, crf)) | {"loss": loss}
     folder = RunFolder.create(options.out or default_run_path("check", scene.name), settings)
     ranges = prediction.unknowns.scaled_range()
@@ -127,7 +127,7 @@ def _predict(options: argparse.Namespace) -> int:
 
 def _rate_factor(text: str) -> float | str:
     """A rate factor, or none, for argparse."""
-    return text if text == UNCOMPRESSED else number(Quality)(text)
+    return text if text == UNCOMPRESSED else number_parser(Quality)(text)
 
 
 def _print_prediction(prediction: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_scene, make_scene_of_network, number
+from risp_torch.commands.options import add_scene_arguments, make_scene, make_scene_of_network, number_parser
 from ti_sim.base.rules import Count, FromZero, Seed
 
 
@@ -17,16 +17,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="objective: the difference to the goal's picture, the true distance to it, or random policies "
         "(default image)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy's weights (default 0)")
-    parser.add_argument("--goal", type=number(FromZero), metavar="N", help="number of the goal (default 0; with --target none)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of the policy's weights (default 0)")
+    parser.add_argument(
+        "--goal", type=number_parser(FromZero), metavar="N", help="number of the goal (default 0; with --target none)"
+    )
     parser.add_argument("--target", metavar="FILE", help="a picture, video or folder of PNG frames in place of the goal's own")
-    parser.add_argument("--iterations", type=number(Count), help="gradient steps, or random policies (default: the scene's)")
+    parser.add_argument(
+        "--iterations", type=number_parser(Count), help="gradient steps, or random policies (default: the scene's)"
+    )
     parser.add_argument(
         "--feedback", choices=("none", "state", "risp"), default="none",
         help="observation of the policy: none, the state, or the prediction of a RISP network (default none)",
     )  # fmt: skip
     parser.add_argument("--network", metavar="FILE", help="of --feedback risp: network.safetensors of 'risp train'")
-    parser.add_argument("--every", type=number(Count), metavar="K", help="frames between two observations (default: the scene's)")
+    parser.add_argument(
+        "--every", type=number_parser(Count), metavar="K", help="frames between two observations (default: the scene's)"
+    )
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/control-SCENE-TIME)")
 
 

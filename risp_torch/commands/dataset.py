@@ -6,7 +6,7 @@ import argparse
 import os
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number, side_of
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number_parser, side_of
 from ti_sim.base.rules import Count, Seed
 
 DEFAULT_SIZE = 64
@@ -16,13 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --images, --configs, --out, --seed, --shard-images, --verify."""
     add_scene_arguments(parser, optional=True)
     parser.set_defaults(size=(DEFAULT_SIZE, DEFAULT_SIZE))
-    parser.add_argument("--images", type=number(Count), metavar="N", help="number of pictures")
+    parser.add_argument("--images", type=number_parser(Count), metavar="N", help="number of pictures")
     parser.add_argument(
         "--configs", default="each", metavar="1|10|each",
         help="number of appearances that the pictures share in turn, or each for separate ones (default each)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
-    parser.add_argument("--shard-images", type=number(Count), default=128, metavar="N", help="pictures in a file (default 128)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of states and appearances (default 0)")
+    parser.add_argument(
+        "--shard-images", type=number_parser(Count), default=128, metavar="N", help="pictures in a file (default 128)"
+    )
     parser.add_argument("--out", metavar="DIR", help="folder of the dataset; an unfinished one there is resumed")
     parser.add_argument("--verify", metavar="DIR", help="only compare the files of this dataset with their checksums")
 

@@ -9,7 +9,7 @@ from ti_sim.base.rules import checked
 MAX_ROWS = 12  # entries of one parameter that the table lists separately
 MAX_SHOWN_NUMBERS = 6  # numbers of a start that a row shows
 HEADERS = ["unknown", "estimate", "error bar"]
-TRUE_HEADERS = ["unknown", "truth", "estimate", "error bar", "error"]
+HEADERS_WITH_TRUTH = ["unknown", "truth", "estimate", "error bar", "error"]
 
 
 @checked
@@ -19,7 +19,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
 
     for sentence in result.doubts:
         print(sentence)
-    print(format_table(estimate_rows(result, truth), HEADERS if truth is None else TRUE_HEADERS))
+    print(format_table(estimate_rows(result, truth), HEADERS if truth is None else HEADERS_WITH_TRUTH))
     for sentence in result.uncertainty.unobservable:
         print(f"not visible in this film: {sentence}")
     for sentence in result.assumptions:
@@ -37,7 +37,7 @@ def print_inversion(result: Any, truth: dict[str, float] | None = None) -> None:
 
 @checked
 def estimate_rows(result: Any, truth: dict[str, float] | None = None) -> list[list[str]]:
-    """Rows of the table of estimates, one for each unknown: below ``HEADERS``, or ``TRUE_HEADERS`` if the truth is known."""
+    """Rows of the table of estimates, one for each unknown; headers: ``HEADERS``, or ``HEADERS_WITH_TRUTH`` with the truth."""
     unknowns = result.unknowns
     is_log10 = dict(zip(unknowns.labels, (scale == "log10" for scale in unknowns.scales), strict=True))
     errors = result.scaled_error(truth) if truth else {}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number_parser
 from ti_sim.base.rules import Count, Seed
 
 APPEARANCES = 4
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--images", type=_picture_count, default=800, metavar="N",
         help=f"pictures of each renderer, {APPEARANCES} appearances of N / {APPEARANCES} states each (default 800)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of states and appearances (default 0)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of states and appearances (default 0)")
     parser.add_argument("--cache", metavar="DIR", help="folder of cached test pictures")
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/evaluate-SCENE-TIME)")
 
@@ -95,7 +95,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def _picture_count(text: str) -> int:
     """A number of pictures divisible by the number of appearances, for argparse."""
-    count = number(Count)(text)
+    count = number_parser(Count)(text)
     if count % APPEARANCES:
         raise argparse.ArgumentTypeError(f"{count} pictures are not a multiple of {APPEARANCES} appearances: give 800")
     return count

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import number, picture_size
+from risp_torch.commands.options import number_parser, picture_size
 from risp_torch.files.film.curves import CURVES
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count
@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="first frame: its number, or seconds from the film's first one, as 1.5s",
     )  # fmt: skip
     group.add_argument("--last", type=_frame_or_seconds, metavar="WHEN", help="last frame, written as for --first")
-    group.add_argument("--every", type=number(Count), default=1, metavar="K", help="every K-th of these frames (default 1)")
+    group.add_argument(
+        "--every", type=number_parser(Count), default=1, metavar="K", help="every K-th of these frames (default 1)"
+    )
     group.add_argument(
         "--crop", type=_crop, metavar="X,Y,W,H", help="upper left corner, width and height of the part [pixels as shown]"
     )
@@ -41,7 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="make pixels square by averaging (default), or keep those that are stored",
     )  # fmt: skip
     group.add_argument("--curve", choices=tuple(CURVES), help="from numbers to light, in place of what the film says")
-    parser.add_argument("--pictures", type=number(Count), default=16, metavar="N", help="pictures on the sheet (default 16)")
+    parser.add_argument(
+        "--pictures", type=number_parser(Count), default=16, metavar="N", help="pictures on the sheet (default 16)"
+    )
     parser.add_argument("--sheet", metavar="FILE", help="PNG of the sheet (default: DIR-sheet.png, or runs/film-NAME-TIME.png)")
     parser.add_argument("--out", metavar="DIR", help="write the part as a folder of PNG with its times and placement")
     parser.add_argument("--bits", type=_bits, default=16, metavar="8|16", help="of a number in these PNG (default 16)")

@@ -6,7 +6,7 @@ import argparse
 
 from risp_torch.commands.loss_options import add_loss_arguments, check_loss_options, make_compared_scene, make_loss
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number
+from risp_torch.commands.options import add_bounds_argument, add_scene_arguments, bounds_of, number_parser
 from risp_torch.inversion.diagnostics.landscape import Points
 
 
@@ -16,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unknown", required=True, nargs="+", action="extend", metavar="NAME", help="parameters along the axes, one or two"
     )
     add_bounds_argument(parser)
-    parser.add_argument("--grid", type=number(Points), metavar="N", help="grid points along an axis (default 41; 15 with two)")
+    parser.add_argument(
+        "--grid", type=number_parser(Points), metavar="N", help="grid points along an axis (default 41; 15 with two)"
+    )
     parser.add_argument("--video", metavar="FILE", help="target film (default: the scene's own)")
     add_loss_arguments(parser)
     add_scene_arguments(parser, with_video=True)
@@ -30,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
 
     from risp_torch.commands.simulate import simulation_settings
     from risp_torch.files import report
-    from risp_torch.files.atomic import replacing
+    from risp_torch.files.atomic import atomic_replacement
     from risp_torch.files.run_folder import RunFolder, default_run_path
     from risp_torch.inversion import Comparison
     from risp_torch.inversion.diagnostics.landscape import landscape, landscape_unknowns
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
             picture, axes[0], axes[1], losses.T, names=tuple(names), units=tuple(p.unit for p in params),
             scales=tuple(p.scale for p in params), marks=marks,
         )  # fmt: skip
-    with replacing(folder.path / "landscape.npz") as temporary, open(temporary, "wb") as file:
+    with atomic_replacement(folder.path / "landscape.npz") as temporary, open(temporary, "wb") as file:
         np.savez(file, loss=losses, **{f"axis{i}": axis for i, axis in enumerate(axes)})
     minimum_index = np.unravel_index(int(np.nanargmin(losses)), losses.shape)
     minimum = {name: float(axis[i]) for name, axis, i in zip(names, axes, minimum_index, strict=True)}

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from risp_torch.commands.observation_options import add_observation_arguments, film_of, masks_of, pixel_weights_of
-from risp_torch.commands.options import make_scene, make_scene_of_network, number
+from risp_torch.commands.options import make_scene, make_scene_of_network, number_parser
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.losses.depth import DepthLoss
@@ -176,7 +176,7 @@ def _loss_text(text: str) -> str:
             weight, star, name = part.rpartition("*")
             names.append(name)
             if star:
-                number(Positive)(weight)
+                number_parser(Positive)(weight)
             if name not in LOSSES:
                 loss_names = ", ".join(LOSSES)
                 raise argparse.ArgumentTypeError(
@@ -192,7 +192,7 @@ def _noise_setting(text: str) -> tuple[str | None, float]:
     name, equals, value = text.rpartition("=")
     if equals and name.strip() not in LOSSES:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not LOSS=SD: write for example mask=0.1 (of {', '.join(LOSSES)})")
-    return (name.strip() if equals else None), number(Positive)(value)
+    return (name.strip() if equals else None), number_parser(Positive)(value)
 
 
 def _look_setting(text: str) -> tuple[str, Any]:

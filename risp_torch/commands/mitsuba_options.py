@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number_parser
 from ti_render.photoreal.settings import NoiseSeed
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count
@@ -30,8 +30,8 @@ def add_mitsuba_arguments(parser: argparse.ArgumentParser) -> None:
         help="random materials, lamps, sky and ground (default), the scene's own lights and colours with diffuse surfaces, or "
         "the appearance.json of another run",
     )  # fmt: skip
-    group.add_argument("--seed", type=number(NoiseSeed), metavar="N", help="seed of appearance and noise (default 0)")
-    group.add_argument("--spp", type=number(Count), metavar="N", help="light paths per pixel (default 64)")
+    group.add_argument("--seed", type=number_parser(NoiseSeed), metavar="N", help="seed of appearance and noise (default 0)")
+    group.add_argument("--spp", type=number_parser(Count), metavar="N", help="light paths per pixel (default 64)")
     group.add_argument(
         "--variant", choices=("auto", "scalar_rgb", "llvm_ad_rgb"), help="of Mitsuba; auto (default) takes the fastest that works"
     )

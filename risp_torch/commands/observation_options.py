@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number_parser
 from risp_torch.commands.paths import split_mask, split_plate
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import UnitInterval
@@ -77,7 +77,7 @@ def _plate_masks(options: argparse.Namespace, scene: Any) -> Any:
 def _threshold(text: str) -> float:
     """The least difference of --plate (UserError: it is out of range)."""
     try:
-        return number(UnitInterval)(text)
+        return number_parser(UnitInterval)(text)
     except argparse.ArgumentTypeError as error:
         raise UserError(f"--plate: {error}") from None
 

@@ -59,9 +59,9 @@ def add_scene_arguments(
     films.add_argument(
         "--size", type=picture_size, metavar="PIXELS|WxH", help="size of the pictures instead of the scene's: a side, or both"
     )
-    films.add_argument("--frames", type=number(Count), help="frame intervals instead of the scene's, as --set frames=N")
+    films.add_argument("--frames", type=number_parser(Count), help="frame intervals instead of the scene's, as --set frames=N")
     films.add_argument(
-        "--fps", type=_film_rate if with_video else number(Positive), metavar="RATE|film|scene" if with_video else "RATE",
+        "--fps", type=_film_rate if with_video else number_parser(Positive), metavar="RATE|film|scene" if with_video else "RATE",
         help="pictures per second of the film; film takes the time stamps of --video, scene a picture at every frame (default: "
         "the time stamps where they differ from the frames and the rates are within 1 %%, else the frames)"
         if with_video else "pictures per second of the film (default: one at every frame of the scene)",
@@ -152,7 +152,7 @@ def smooth_prior_of(text: str) -> tuple[str, Any]:
     name, _, prior = text.partition("=")
     kind, _, weight = prior.partition(":")
     if name.strip() and kind.strip() == "smooth":
-        return name.strip(), SmoothnessWeight(number(Positive)(weight))
+        return name.strip(), SmoothnessWeight(number_parser(Positive)(weight))
     return prior_of(text)
 
 
@@ -188,7 +188,7 @@ def _floats(value: Any) -> Any:
     return [_floats(entry) for entry in value] if isinstance(value, list | tuple) else float(value)
 
 
-def number(kind: Any) -> Callable[[str], Any]:
+def number_parser(kind: Any) -> Callable[[str], Any]:
     """The parser, for argparse, of a numeric option.
 
     Args:
@@ -214,7 +214,7 @@ def picture_size(text: str) -> tuple[int, int]:
     """Width and height of WxH, or of the side of a square, for argparse."""
     width, cross, height = text.lower().partition("x")
     try:
-        return number(Count)(width), number(Count)(height if cross else width)
+        return number_parser(Count)(width), number_parser(Count)(height if cross else width)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, or write for example 128x96") from None
 
@@ -365,9 +365,9 @@ def _camera_setting(text: str) -> tuple[str, Any]:
     if name == "up" and value in _UP_AXES:
         return name, value
     if name == "scale":
-        return name, number(Positive)(value)
+        return name, number_parser(Positive)(value)
     if name == "depth" and colon:
-        return name, (number(Positive)(near), number(Positive)(far))
+        return name, (number_parser(Positive)(near), number_parser(Positive)(far))
     raise argparse.ArgumentTypeError(
         f"{format_value(text)} is no setting of cameras: write up=z, up=y, up=-y, scale=M or depth=NEAR:FAR"
     )
@@ -378,7 +378,7 @@ def _sample_count(text: str) -> tuple[str, int]:
     name, equals, value = text.partition("=")
     if not equals or name not in _SAMPLES:
         raise argparse.ArgumentTypeError(f"{format_value(text)} is no number of samples: write exposure=N or pixel=N")
-    return name, number(_SAMPLES[name])(value)
+    return name, number_parser(_SAMPLES[name])(value)
 
 
 def _film_rate(text: str) -> float | str:
@@ -386,7 +386,7 @@ def _film_rate(text: str) -> float | str:
     if text in ("film", "scene"):
         return text
     try:
-        return number(Positive)(text)
+        return number_parser(Positive)(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, or write film or scene") from None
 

@@ -95,7 +95,7 @@ class Program:
             bind_local_gpu()
         warnings.showwarning = partial(_print_warning, program)
         try:
-            return exit_status(program, lambda: _checked_run(options))
+            return run_with_exit_status(program, lambda: _checked_run(options))
         except SystemExit as stop:
             message = f"the scene's file ends the program (sys.exit({stop.code})): take that out of it"
             print(f"{program}: error: {message}", file=sys.stderr)
@@ -134,7 +134,7 @@ class Program:
 
 
 @checked
-def exit_status(program: str, work: Work) -> int:
+def run_with_exit_status(program: str, work: Work) -> int:
     """Do the work of a program, and turn errors of its user into one sentence on stderr.
 
     Args:

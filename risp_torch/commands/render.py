@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number_parser
 from ti_sim.base.rules import Count, FromZero, Seed
 
 QUANTITIES = ("color", "depth", "normal", "alpha")
@@ -18,12 +18,14 @@ _APPEARANCE_COPIES = 4  # copies of an appearance's numbers: as sampled, as valu
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --frame, --psi, --seed, --quantity, --out."""
     add_scene_arguments(parser, cameras="one or all")
-    parser.add_argument("--frame", type=number(FromZero), default=0, metavar="K", help="frame to render (default 0, the start)")
+    parser.add_argument(
+        "--frame", type=number_parser(FromZero), default=0, metavar="K", help="frame to render (default 0, the start)"
+    )
     parser.add_argument(
         "--psi", type=_appearances, default=0, metavar="default|random:N",
         help="the scene's own appearance (default), or N random ones: lights, colours, highlights",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of the random appearances (default 0)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of the random appearances (default 0)")
     parser.add_argument("--quantity", choices=QUANTITIES, default="color", help="what the picture shows (default color)")
     parser.add_argument("--out", metavar="FILE", help="PNG file to write (default: runs/render-SCENE-TIME.png)")
 
@@ -176,4 +178,4 @@ def _appearances(text: str) -> int:
     kind, colon, count = text.partition(":")
     if kind != "random" or not colon:
         raise argparse.ArgumentTypeError(f"{text!r} is neither default nor random:N (for example random:8)")
-    return number(Count)(count)
+    return number_parser(Count)(count)

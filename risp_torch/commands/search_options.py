@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number_parser
 from risp_torch.commands.solver_settings import (
     OPTIMIZERS,
     SEARCHES,
@@ -35,7 +35,9 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         "and perceptual, else lm up to 40 unknowns and adam beyond)",
     )  # fmt: skip
     group.add_argument(
-        "--iterations", type=number(Count), help="largest number of steps of the search (default: lm 30, gradients 60, wide 10)"
+        "--iterations",
+        type=number_parser(Count),
+        help="largest number of steps of the search (default: lm 30, gradients 60, wide 10)",
     )
     group.add_argument(
         "--starts", type=_starts, default=4,
@@ -46,7 +48,7 @@ def add_search_arguments(parser: argparse.ArgumentParser) -> None:
         help="before the search: pictures finds unknown poses and velocities of the start in the film's first pictures, cma "
         "searches without gradients from every start (CMA-ES)",
     )  # fmt: skip
-    group.add_argument("--seed", type=number(Seed), default=0, help="of the starts (default 0)")
+    group.add_argument("--seed", type=number_parser(Seed), default=0, help="of the starts (default 0)")
     group.add_argument(
         "--solver", action=SolverAction, default=[], metavar="NAME=VALUE",
         help="another setting of a solver, such as refine=0 or first_frames=6; --solver help lists all; repeatable",
@@ -97,4 +99,4 @@ def warm_start_settings(options: argparse.Namespace) -> tuple[Any, Any]:
 
 
 def _starts(text: str) -> int | str:
-    return text if text == "scene" else number(Count)(text)
+    return text if text == "scene" else number_parser(Count)(text)

@@ -16,7 +16,7 @@ MAX_ROWS = 40  # unknowns that are listed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """RUN."""
+    """Add the argument RUN."""
     parser.add_argument("folder", metavar="RUN", help="folder of a finished 'risp invert'")
 
 
@@ -49,7 +49,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def shares_of(entry: Mapping[str, Any]) -> dict[str, float]:
-    """Name of a part -> its share of the squared error bar of an unknown in ``result.json``, the largest first."""
+    """Name of a part -> its share of the squared error bar of an unknown in ``result.json``, the largest first, without those
+    of at most MIN_VARIANCE_FRACTION.
+    """
     squares = {name: float(component) ** 2 for name, component in (entry.get("parts") or {}).items()}
     total = max(sum(squares.values()), 1e-300)
     shares = {name: square / total for name, square in squares.items() if square > MIN_VARIANCE_FRACTION * total}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from risp_torch.commands.mitsuba_options import add_mitsuba_arguments, check_mitsuba_options, chosen_appearance, mitsuba_settings
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_scene, number_parser
 from risp_torch.files.video import Quality
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """SCENE, --out, --crf, --renderer and the options of Mitsuba."""
     add_scene_arguments(parser)
     parser.add_argument("--out", metavar="DIR", help="folder of the run (default: runs/simulate-SCENE-TIME)")
-    parser.add_argument("--crf", type=number(Quality), default=18, help="quality of the H.264 video, 0 best (default 18)")
+    parser.add_argument("--crf", type=number_parser(Quality), default=18, help="quality of the H.264 video, 0 best (default 18)")
     add_mitsuba_arguments(parser)
 
 
@@ -122,12 +122,12 @@ def write_outcome(path: Path, scene: Any, states: Any, pictures: np.ndarray, opt
     import numpy as np
 
     from risp_torch.files import report
-    from risp_torch.files.atomic import replacing
+    from risp_torch.files.atomic import atomic_replacement
     from risp_torch.files.video import write_video
     from risp_torch.scene.parts.links import joint_labels
 
     write_video(path / "video.mp4", pictures, fps=scene.fps, crf=options.crf)
-    with replacing(path / "states.npz") as temporary, open(temporary, "wb") as file:
+    with atomic_replacement(path / "states.npz") as temporary, open(temporary, "wb") as file:
         label_arrays = {"body_names": [b.name for b in scene.bodies]}
         if states.joint_q is not None:
             label_arrays["joint_q_names"], label_arrays["joint_qd_names"] = joint_labels(scene.bodies)

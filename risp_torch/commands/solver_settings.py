@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from risp_torch.commands.options import number
+from risp_torch.commands.options import number_parser
 from risp_torch.inversion.problem.search_settings import (
     WIDE_SEARCH,
     CmaSettings,
@@ -140,7 +140,7 @@ def stage_settings(texts: Mapping[str, str]) -> dict[str, int]:
     arguments = {}
     for name in texts.keys() & STAGE_SETTINGS.keys():
         try:
-            arguments[name] = number(STAGE_SETTINGS[name])(texts[name])
+            arguments[name] = number_parser(STAGE_SETTINGS[name])(texts[name])
         except argparse.ArgumentTypeError as error:
             sentence = str(error).removeprefix("it ")
             raise UserError(f"--solver {name} {sentence} (settings of every search: {', '.join(STAGE_SETTINGS)})") from None

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from risp_torch.commands.next_steps import print_next_steps
-from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number
+from risp_torch.commands.options import add_scene_arguments, make_unsized_scene, number_parser
 from ti_sim.base.rules import Count, NotNegative, Positive, Seed, UnitInterval
 
 DEFAULT_SIZE = 64
@@ -18,14 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("pictures")
     data.add_argument("--data", metavar="DIR", help="dataset that 'risp dataset' has written")
     data.add_argument("--verify", action="store_true", help="compare every file of the dataset with its checksum first")
-    data.add_argument("--images", type=number(Count), metavar="N", help="without --data: render this many on demand")
+    data.add_argument("--images", type=number_parser(Count), metavar="N", help="without --data: render this many on demand")
     data.add_argument("--configs", metavar="1|10|each", help="without --data: appearances of the pictures (default each)")
-    data.add_argument("--data-seed", type=number(Seed), metavar="N", help="without --data: of states and appearances (default 0)")
+    data.add_argument(
+        "--data-seed", type=number_parser(Seed), metavar="N", help="without --data: of states and appearances (default 0)"
+    )
     group = parser.add_argument_group("training")
     group.add_argument("--preset", choices=("quick", "paper"), default="quick", help="quick (default), or RISP's own settings")
     gamma = group.add_mutually_exclusive_group()
     gamma.add_argument(
-        "--gamma", type=number(NotNegative), help="weight of the gradient loss (default: the preset's; paper: the scene's)"
+        "--gamma", type=number_parser(NotNegative), help="weight of the gradient loss (default: the preset's; paper: the scene's)"
     )
     gamma.add_argument(
         "--no-grad", action="store_true", help="no gradient loss and no appearance jitter: domain randomisation alone"
@@ -34,15 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--regulariser", choices=("error", "outputs"), help="gradient of the error (Eq. 12, default) or of all outputs (Eq. 10)"
     )
     group.add_argument("--norm", choices=("norm", "squared"), help="of the gradient (default norm)")
-    group.add_argument("--interval", type=number(Count), metavar="N", help="the gradient loss is used in every N-th step")
+    group.add_argument("--interval", type=number_parser(Count), metavar="N", help="the gradient loss is used in every N-th step")
     group.add_argument(
-        "--appearance-jitter", type=number(UnitInterval), metavar="SHARE",
+        "--appearance-jitter", type=number_parser(UnitInterval), metavar="SHARE",
         help="fraction of the step to other appearances along dI/dpsi",
     )  # fmt: skip
-    group.add_argument("--epochs", type=number(Count))
-    group.add_argument("--batch", type=number(Count), dest="batch_size", help="pictures of a step")
-    group.add_argument("--learning-rate", type=number(Positive), help="of Adam at the start")
-    group.add_argument("--width", type=number(Count), help="channels of the network's first stage; ResNet-18 has 64")
+    group.add_argument("--epochs", type=number_parser(Count))
+    group.add_argument("--batch", type=number_parser(Count), dest="batch_size", help="pictures of a step")
+    group.add_argument("--learning-rate", type=number_parser(Positive), help="of Adam at the start")
+    group.add_argument("--width", type=number_parser(Count), help="channels of the network's first stage; ResNet-18 has 64")
     group.add_argument("--head", choices=("spatial", "average"), help="of the network (default spatial; the paper's: average)")
     group.add_argument(
         "--no-background-augmentation", action="store_true",
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-exposure-augmentation", action="store_true", help="leave exposures, tones and light as they were rendered"
     )
     group.add_argument("--network-precision", choices=("f32", "bf16"), help="of the network's arithmetic (default f32)")
-    group.add_argument("--seed", type=number(Seed), help="of first weights and order of pictures (default 0)")
+    group.add_argument("--seed", type=number_parser(Seed), help="of first weights and order of pictures (default 0)")
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (runs/train-SCENE-TIME)")
 
 
@@ -78,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     options.out = options.out or default_run_path("train", scene.name)
     path = train(scene, task, source, settings, out=options.out, device=device)
     network, _ = load_network(path)
-    loss_text = "no gradient loss" if not settings.weighted else f"gamma {settings.gamma:g}"
+    loss_text = "no gradient loss" if not settings.uses_jacobian else f"gamma {settings.gamma:g}"
     print(f"trained with {loss_text}: {path} ({parameter_count(network)} numbers, {path.stat().st_size / 1e6:.1f} MB)")
     print(f"curves: tensorboard --logdir {path.parent}/tensorboard")
     pictures = [path.parent / name for name in ("predictions.png", "training.png")]

@@ -37,7 +37,7 @@ class GoalLoss:
         goal: Goal | None,
         *,
         pictures: torch.Tensor | None = None,
-        observe_goal: bool = True,
+        render_goal: bool = True,
     ) -> None:
         """Prepare the targets of a goal.
 
@@ -46,7 +46,7 @@ class GoalLoss:
             task: control task of the scene.
             goal: target positions of the particles; None if only pictures are known.
             pictures: of the target, [1, H, W, 3] or [frames + 1, H, W, 3]; rendered from the goal by default.
-            observe_goal: whether pictures are compared.
+            render_goal: whether to render the goal's pictures if none are given; pictures are otherwise not compared.
 
         Raises:
             UserError: there is neither goal nor picture, or the shape of one does not fit.
@@ -59,7 +59,7 @@ class GoalLoss:
         self.pictures = None
         if pictures is not None:
             self.pictures = self._rows_at_compared_frames(check_pictures(scene, pictures), "the target")
-        elif observe_goal:
+        elif render_goal:
             with torch.no_grad():
                 self.pictures = scene.render(goal_placement(scene, self.target_positions)[None])[0]
         mass = torch.cat([deformable.mass(scene.table.values()) for deformable in scene.deformables], dim=1)[0].detach()

@@ -115,15 +115,19 @@ def control_rows_per_frame(scene: Scene, task: ControlTask) -> int:
     """Rows of the controlled parameter per frame.
 
     Raises:
-        UserError: it is not a number over time.
+        UserError: see ``check_control_over_time``.
     """
-    rows_per_frame = timed_parameters(scene)
-    if task.controlled_parameter not in rows_per_frame:
+    check_control_over_time(scene, task)
+    return timed_parameters(scene)[task.controlled_parameter]
+
+
+def check_control_over_time(scene: Scene, task: ControlTask) -> None:
+    """Raise a UserError unless the controlled parameter has rows over time."""
+    if task.controlled_parameter not in timed_parameters(scene):
         shape = np.shape(scene.table[task.controlled_parameter].value)
         raise UserError(
             f"{task.controlled_parameter} of shape {shape} is not a number over time: feedback and replanning need one"
         )
-    return rows_per_frame[task.controlled_parameter]
 
 
 def initial_states(scene: Scene) -> States:

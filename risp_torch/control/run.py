@@ -18,7 +18,7 @@ from risp_torch.control.observers import Observer, RispObserver, StateObserver
 from risp_torch.control.optimise import search
 from risp_torch.control.policies import FeedbackPolicy
 from risp_torch.control.result import Control
-from risp_torch.control.rollouts import PolicySimulator, closed_loop, control_rows_per_frame, open_loop
+from risp_torch.control.rollouts import PolicySimulator, check_control_over_time, closed_loop, open_loop
 from risp_torch.control.task import ControlTask, Objective
 from risp_torch.files.run_folder import RunFolder
 from risp_torch.files.video import read_video
@@ -57,7 +57,7 @@ def control(
         task: control task of the scene.
         objective: "image", "state" or "random".
         seed: seed of the policy's weights.
-        goal: index of the task's goal; None for 0, or, with a target, for no goal and no errors.
+        goal: index of the task's goal. None means goal 0, or, if a target is given, no goal state: errors are then not computed.
         target: target picture or video in place of the goal's own: a picture file, a video, a folder of PNG frames, or
             pictures [1 or frames + 1, H, W, 3] (linear rgb).
         iterations: gradient steps, or random policies after the first; the task's by default.
@@ -79,9 +79,7 @@ def control(
     if objective == "state" and goal_state is None:
         raise UserError("the state objective needs a goal whose state is known: give its number, or choose the image objective")
     pictures = None if target is None else load_pictures(scene, target)
-    goal_loss = GoalLoss(
-        scene, task, goal_state, pictures=pictures, observe_goal=scene.camera is not None or objective == "image"
-    )
+    goal_loss = GoalLoss(scene, task, goal_state, pictures=pictures, render_goal=scene.camera is not None or objective == "image")
     simulate_policy, make_policy, controller_settings = _controller(
         scene, task, goal_loss, feedback=feedback, network=network, every=every
     )
@@ -160,7 +158,7 @@ def _checksum(tensors: Sequence[torch.Tensor]) -> str:
 
 
 def _position_statistics(placement: Any) -> list[list[float]]:
-    """Mean and standard deviation of positions along the axes [m], rounded to 0.1 mm, above rounding errors."""
+    """Mean and standard deviation of positions along each axis [m], rounded to 0.1 mm, which is far above rounding errors."""
     positions = torch.as_tensor(placement).double().flatten(0, -2)
     return [statistic.cpu().numpy().round(4).tolist() for statistic in (positions.mean(dim=0), positions.std(dim=0))]
 
@@ -177,7 +175,7 @@ def _controller(
         return open_loop(scene, task), lambda seed: task.policy(scene, seed), {"feedback": "none"}
     if task.feedback is None:
         raise UserError(f"the scene {scene.name} has no feedback control: leave --feedback out")
-    control_rows_per_frame(scene, task)
+    check_control_over_time(scene, task)
     every = task.feedback.every if every is None else every
     controller_settings = {"feedback": feedback, "every": every}
     if feedback == "state":
@@ -185,12 +183,12 @@ def _controller(
     else:
         observer = _risp_observer(scene, goal_loss, network)
         controller_settings["network_sha256"] = sha256(Path(network).read_bytes()).hexdigest()
-    feedback_defaults = task.feedback
+    feedback_settings = task.feedback
     num_outputs = math.prod(np.shape(scene.table[task.controlled_parameter].value)[1:])
 
     def make_policy(seed: int) -> Module:
         return FeedbackPolicy(
-            observer.size, num_outputs, hidden=feedback_defaults.hidden, limit=feedback_defaults.limit, seed=seed
+            observer.size, num_outputs, hidden=feedback_settings.hidden, limit=feedback_settings.limit, seed=seed
         )
 
     return closed_loop(scene, task, observer, every=every), make_policy, controller_settings

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from torch.nn import Module
 
-from risp_torch.scene.load import errors_of_scene_file, find_function
+from risp_torch.scene.load import find_function, scene_errors_as_user_errors
 from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, NotNegative, Positive, Rule, checked
@@ -144,7 +144,7 @@ def load_control(name: str, scene: Scene) -> ControlTask:
         UserError: the file has no make_control, the controlled parameter does not exist, or the scene's film has a clock.
     """
     make_control = find_function(name, "make_control")
-    with errors_of_scene_file(name, "make_control(scene)"):
+    with scene_errors_as_user_errors(name, "make_control(scene)"):
         task = make_control(scene)
     if not isinstance(task, ControlTask):
         raise UserError(f"make_control of {name} returned {type(task).__name__}: return a ControlTask")

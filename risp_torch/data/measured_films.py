@@ -30,7 +30,7 @@ class MeasuredFilm:
         truth_file: the JSON file of its true values.
         scene: name of the scene, or path of its file.
         truth: label -> true value, in the unit of the scene's parameter; entries of arrays as "body.velocity[0]".
-        units: parameter -> unit; may be empty.
+        units: parameter -> unit as written in the file; may be empty. Values are not converted.
     """
 
     name: str

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "PATH_ERRNOS", "DiskFullError", "clear_leftovers", "is_running", "remove_leftovers", "replacing", "write_tensors",
-    "write_text",
+    "PATH_ERRNOS", "DiskFullError", "atomic_replacement", "clear_leftovers", "process_exists", "remove_leftovers",
+    "write_tensors", "write_text",
 ]  # fmt: skip
 
 # Errors of paths that do not exist or cannot be read or written.
@@ -36,7 +36,7 @@ class DiskFullError(UserError):
 
 @checked
 @contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
+def atomic_replacement(path: Path | str) -> Iterator[Path]:
     """Yield a temporary path in the same folder, which is renamed to ``path`` if the block succeeds.
 
     A killed process leaves at most a hidden file ``.<name>.<process>.tmp``, never an incomplete ``path``.
@@ -74,7 +74,7 @@ def write_text(path: Path | str, text: str) -> None:
     Raises:
         UserError: the path cannot be written.
     """
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -92,7 +92,7 @@ def write_tensors(path: Path | str, tensors: Mapping[str, torch.Tensor], metadat
     from safetensors.torch import save
 
     content = save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, metadata=dict(metadata))
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         temporary.write_bytes(content)  # not by safetensors, whose errors do not distinguish a full disk
 
 
@@ -111,11 +111,11 @@ def clear_leftovers(folder: Path | str) -> None:
 
 def _remove_leftover(temporary: Path) -> None:
     process = temporary.suffixes[-2].removeprefix(".") if len(temporary.suffixes) > 1 else ""
-    if process.isdecimal() and (int(process) == os.getpid() or not is_running(int(process))):
+    if process.isdecimal() and (int(process) == os.getpid() or not process_exists(int(process))):
         _remove(temporary)
 
 
-def is_running(process: int) -> bool:
+def process_exists(process: int) -> bool:
     """Whether a process with this id exists."""
     try:
         os.kill(process, 0)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "RESULT_SCHEMA", "FinishedError", "RunFolder", "check_result_schema", "default_run_path", "first_difference",
+    "RESULT_SCHEMA", "FinishedError", "RunFolder", "check_result_schema", "default_run_path", "first_setting_difference",
     "inversion_result", "program_version", "to_jsonable",
 ]  # fmt: skip
 
@@ -96,7 +96,7 @@ class RunFolder:
         folder = cls._locked(path, settings, shared=shared)
         if not (folder.path / _SETTINGS).is_file():
             return cls.create(path, settings, shared=shared)
-        difference = first_difference(_read_json(folder.path / _SETTINGS), folder.settings)
+        difference = first_setting_difference(_read_json(folder.path / _SETTINGS), folder.settings)
         if difference is not None:
             raise UserError(
                 f"the run in {folder.path} has other settings ({difference}): "
@@ -204,7 +204,7 @@ class RunFolder:
         if not self.finished:
             return
         stored_settings = _read_json(self.path / _SETTINGS) if (self.path / _SETTINGS).is_file() else {}
-        difference = first_difference(stored_settings, self.settings)
+        difference = first_setting_difference(stored_settings, self.settings)
         if difference is None:
             _read_json(self.path / _RESULT)  # raises an error if the result is damaged
             raise FinishedError(f"{self.path} holds this run, already finished: look at the files in it")
@@ -360,7 +360,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 @checked
-def first_difference(stored: Any, requested: Any, name: str = "") -> str | None:
+def first_setting_difference(stored: Any, requested: Any, name: str = "") -> str | None:
     """The first setting that differs, as text: its dotted name and both values; None when all are equal."""
     if isinstance(stored, dict) and isinstance(requested, dict):
         for key in [*stored, *(key for key in requested if key not in stored)]:
@@ -369,7 +369,7 @@ def first_difference(stored: Any, requested: Any, name: str = "") -> str | None:
                 return f"{dotted} is not set there and {json.dumps(requested[key])} here"
             if key not in requested:
                 return f"{dotted} is {json.dumps(stored[key])} there and not set here"
-            difference = first_difference(stored[key], requested[key], dotted)
+            difference = first_setting_difference(stored[key], requested[key], dotted)
             if difference is not None:
                 return difference
         return None

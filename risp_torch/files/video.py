@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from risp_torch.files.film.film import open_film, read_frames
 from risp_torch.files.film.write import encode_picture, write_folder
 from risp_torch.files.pictures import png_bytes
@@ -57,7 +57,7 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
             f"{path} cannot hold frames of {width}x{height} pixels: H.264 needs an even width and height, "
             "so change the camera's size or write a folder of PNG frames"
         )
-    with replacing(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
+    with atomic_replacement(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         _tag_colours(stream.codec_context)
@@ -98,7 +98,7 @@ def write_picture(path: Path | str, picture: Any) -> None:
         UserError: the picture is invalid, or the path cannot be written.
     """
     (linear,) = _linear_frames(picture[None], str(path))
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         temporary.write_bytes(png_bytes(encode_picture(linear, 8)))
 
 

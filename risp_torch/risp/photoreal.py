@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from risp_torch.files.atomic import replacing, write_text
+from risp_torch.files.atomic import atomic_replacement, write_text
 from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.files.film.picture_folder import DESCRIPTION, LINEAR
 from ti_render import RenderInputs
@@ -121,7 +121,7 @@ def _write_json(path: Path, description: Mapping[str, Any]) -> None:
 def _write_png(path: Path, levels: np.ndarray) -> None:
     from PIL import Image
 
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         Image.fromarray(levels.astype(np.uint8)).save(temporary, format="PNG")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from risp_torch.risp.domains.domains import Domains
-from risp_torch.scene.load import errors_of_scene_file, find_function, load_scene
+from risp_torch.scene.load import find_function, load_scene, scene_errors_as_user_errors
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.state_heads.head import StateHead
 from ti_sim.base.errors import UserError
@@ -48,7 +48,7 @@ def load_task(name: str, scene: Scene) -> RispTask:
         UserError: the file has no make_task, or it fails.
     """
     make_task = find_function(name, "make_task")
-    with errors_of_scene_file(name, "make_task(scene)"):
+    with scene_errors_as_user_errors(name, "make_task(scene)"):
         task = make_task(scene)
     if not isinstance(task, RispTask):
         raise UserError(f"make_task of {name} returned {type(task).__name__}: return a RispTask")

@@ -63,7 +63,7 @@ def load_scene(scene: str, **overrides: Any) -> Scene:
             if name not in options:
                 raise unknown_name_error(f"option of {scene}'s make_scene", name, list(options))
     override_text = ", ".join(f"{name}={value!r}" for name, value in overrides.items())
-    with errors_of_scene_file(scene, f"make_scene({override_text})"):
+    with scene_errors_as_user_errors(scene, f"make_scene({override_text})"):
         made_scene = make_scene(**overrides)
     if not isinstance(made_scene, Scene):
         raise UserError(f"make_scene of {scene} returned {type(made_scene).__name__}: return a Scene")
@@ -133,7 +133,7 @@ def _load_module(path: Path) -> ModuleType:
 
 @checked
 @contextmanager
-def errors_of_scene_file(scene: str, function: str) -> Iterator[None]:
+def scene_errors_as_user_errors(scene: str, function: str) -> Iterator[None]:
     """Turn every error of a function of a scene's file into one that names function, scene and line.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from risp_torch.scene.numbers import unwrapped
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, checked
@@ -116,7 +116,7 @@ class State:
 
     def save(self, path: Path | str) -> None:
         """Write the state to a .npz file, without Python objects (UserError: the path cannot be written)."""
-        with replacing(path) as temporary, open(temporary, "wb") as file:
+        with atomic_replacement(path) as temporary, open(temporary, "wb") as file:
             arrays = {name: array.detach().cpu().numpy() for name, array in self.arrays().items()}
             np.savez(file, frame=np.asarray(self.frame), **arrays)
 

@@ -38,10 +38,10 @@ def shadowed_plate(
     Returns:
         [P, 3] linear rgb; NaN where the plate is unknown.
     """
-    unlit = renderer.unlit(placement[None], edges=CAMERA_EDGES)
-    if unlit.ground_height is None:
+    unlit_inputs = renderer.unlit_inputs(placement[None], edges=CAMERA_EDGES)
+    if unlit_inputs.ground_height is None:
         return plate
-    shadow_coverage = shadows_of(unlit)[0].flatten(1).double().cpu().numpy()
+    shadow_coverage = shadows_of(unlit_inputs)[0].flatten(1).double().cpu().numpy()
     pixels = np.flatnonzero((uncovered > 0.999) & np.isfinite(plate).all(axis=1) & (shadow_coverage.max(axis=0) > 0))
     in_shadow, plate_colors, picture_colors = shadow_coverage[:, pixels], plate[pixels], picture[pixels]
     plate_squared = (plate_colors**2).sum(axis=1)

@@ -13,7 +13,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.view.flattened import world_vertices
-from risp_torch.scene.view.unlit import Edges, Unlit
+from risp_torch.scene.view.unlit import Edges, UnlitRenderInputs
 from ti_sim.base.errors import UserError
 
 EDGE_SOFTNESS = 0.5  # samples: coverage then changes smoothly as an edge moves over samples
@@ -57,26 +57,26 @@ class CoverageRenderer:
         check_bodies(scene)
         self.scene, self.camera, self.samples = scene, camera, samples
         initial_placement = np.stack([np.concatenate([np.zeros(3), body.orientation]) for body in scene.bodies])
-        unlit = self.unlit(initial_placement[None])
-        self.height, self.width = unlit.settings.height, unlit.settings.width
-        self.palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, "vertex")
+        unlit_inputs = self.unlit_inputs(initial_placement[None])
+        self.height, self.width = unlit_inputs.settings.height, unlit_inputs.settings.width
+        self.palette = Palette.of(unlit_inputs.faces, unlit_inputs.rest, unlit_inputs.vertex_body, "vertex")
 
     def metres_per_pixel(self, placement: np.ndarray) -> float:
         """Size of a pixel at the nearest body of a placement [N, 7] [m]."""
-        return _metres_per_pixel(self.unlit(placement[None]), placement)
+        return _metres_per_pixel(self.unlit_inputs(placement[None]), placement)
 
-    def unlit(self, placements: np.ndarray, *, edges: Edges | None = None) -> Unlit:
+    def unlit_inputs(self, placements: np.ndarray, *, edges: Edges | None = None) -> UnlitRenderInputs:
         """Inputs of pictures without lights, of placements [B, N, 7]."""
         poses = torch.as_tensor(placements[:, None], dtype=bridge_dtype(), device=bridge_device())
-        return Unlit.of(self.scene, poses, {}, None, edges=edges, camera=self.camera)
+        return UnlitRenderInputs.of(self.scene, poses, {}, None, edges=edges, camera=self.camera)
 
     def of(self, placements: np.ndarray) -> Coverage:
         """Coverage of placements [B, N, 7]."""
-        unlit = self.unlit(placements)
-        unlit = self._supersampled(unlit, DEPTH_SOFTNESS * _metres_per_pixel(unlit, placements[0]))
-        entries, uncovered = unlit.weights()
+        unlit_inputs = self.unlit_inputs(placements)
+        unlit_inputs = self._supersampled(unlit_inputs, DEPTH_SOFTNESS * _metres_per_pixel(unlit_inputs, placements[0]))
+        entries, uncovered = unlit_inputs.weights()
         uncovered = np.clip(uncovered.reshape(-1).double().cpu().numpy(), 0.0, 1.0)
-        is_front = _is_front_facing(unlit)[entries.image, entries.face]
+        is_front = _is_front_facing(unlit_inputs)[entries.image, entries.face]
         image_index, sample_index, face_index, weight = (
             entry_values[is_front] for entry_values in (entries.image, entries.pixel, entries.face, entries.weight)
         )
@@ -92,30 +92,30 @@ class CoverageRenderer:
         ).reshape(shape)
         return Coverage(by_color, np.clip(1.0 - by_color.sum(axis=1), 0.0, 1.0))
 
-    def _supersampled(self, unlit: Unlit, depth_softness: float) -> Unlit:
+    def _supersampled(self, unlit_inputs: UnlitRenderInputs, depth_softness: float) -> UnlitRenderInputs:
         """Inputs of pictures with a pixel for each sample, and a softness of the depth order [m]."""
         width, height = self.width * self.samples, self.height * self.samples
         sigma = Edges(samples=1, width=EDGE_SOFTNESS).sigma(min(width, height))
-        gamma = depth_softness / (unlit.settings.far - unlit.settings.near)
-        softness = torch.empty_like(unlit.inputs.softness)
+        gamma = depth_softness / (unlit_inputs.settings.far - unlit_inputs.settings.near)
+        softness = torch.empty_like(unlit_inputs.arrays.softness)
         softness[:, 0], softness[:, 1] = sigma, gamma
-        camera = unlit.inputs.camera.clone()
+        camera = unlit_inputs.arrays.camera.clone()
         camera[:, :4] *= self.samples
-        settings = replace(unlit.settings, width=width, height=height, antialias=1, sigma=sigma, gamma=gamma)
-        return replace(unlit, settings=settings, inputs=replace(unlit.inputs, softness=softness, camera=camera))
+        settings = replace(unlit_inputs.settings, width=width, height=height, antialias=1, sigma=sigma, gamma=gamma)
+        return replace(unlit_inputs, settings=settings, arrays=replace(unlit_inputs.arrays, softness=softness, camera=camera))
 
 
-def _is_front_facing(unlit: Unlit) -> np.ndarray:
+def _is_front_facing(unlit_inputs: UnlitRenderInputs) -> np.ndarray:
     """[M, F] whether a face's normal points to the camera."""
-    camera = unlit.inputs.camera[0].double().cpu().numpy()
-    camera_position = torch.as_tensor(-camera[4:13].reshape(3, 3).T @ camera[13:]).to(unlit.inputs.body_q)
-    first_corner = world_vertices(unlit)[:, torch.as_tensor(unlit.faces[:, 0].astype(np.int64))]
-    return ((unlit.normals() * (camera_position - first_corner)).sum(dim=-1) > 0).cpu().numpy()
+    camera = unlit_inputs.arrays.camera[0].double().cpu().numpy()
+    camera_position = torch.as_tensor(-camera[4:13].reshape(3, 3).T @ camera[13:]).to(unlit_inputs.arrays.body_q)
+    first_corner = world_vertices(unlit_inputs)[:, torch.as_tensor(unlit_inputs.faces[:, 0].astype(np.int64))]
+    return ((unlit_inputs.normals() * (camera_position - first_corner)).sum(dim=-1) > 0).cpu().numpy()
 
 
-def _metres_per_pixel(unlit: Unlit, placement: np.ndarray) -> float:
+def _metres_per_pixel(unlit_inputs: UnlitRenderInputs, placement: np.ndarray) -> float:
     """Size of a pixel at the nearest body of a placement [N, 7] [m]."""
-    camera = unlit.inputs.camera[0].double().cpu().numpy()
+    camera = unlit_inputs.arrays.camera[0].double().cpu().numpy()
     depth = placement[:, :3] @ camera[4:13].reshape(3, 3)[2] + camera[15]
     return float(np.abs(depth).min() / camera[0])
 

@@ -18,7 +18,7 @@ import numpy as np
 from risp_torch import Scene, UserError, load_scene, start
 from risp_torch.control import GoalLoss, control, film_of, load_control, load_policy, replan
 from risp_torch.files.report import comparison_video, format_table, write_strip
-from risp_torch.programs import exit_status, number, write_text
+from risp_torch.programs import number_parser, run_with_exit_status, write_text
 from ti_sim import Count, FromZero, Positive, Seed
 
 
@@ -26,18 +26,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Plan, drive, plan again: 0 where plans that are made again end nearer to the goal, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m studies.control.gear_replan", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--factor", type=number(Positive), default=1.2, help="density of the real gear, times the model's (default 1.2)"
+        "--factor", type=number_parser(Positive), default=1.2, help="density of the real gear, times the model's (default 1.2)"
     )
-    parser.add_argument("--goal", type=number(FromZero), default=0, help="number of the goal (default 0)")
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy (default 0)")
-    parser.add_argument("--every", type=number(Count), default=30, help="frames from one plan to the next (default 30)")
-    parser.add_argument("--iterations", type=number(Count), default=5, help="gradient steps for each new plan (default 5)")
-    parser.add_argument("--first", type=number(Count), help="gradient steps for the first plan (default: the scene's)")
+    parser.add_argument("--goal", type=number_parser(FromZero), default=0, help="number of the goal (default 0)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of the policy (default 0)")
+    parser.add_argument("--every", type=number_parser(Count), default=30, help="frames from one plan to the next (default 30)")
+    parser.add_argument("--iterations", type=number_parser(Count), default=5, help="gradient steps for each new plan (default 5)")
+    parser.add_argument("--first", type=number_parser(Count), help="gradient steps for the first plan (default: the scene's)")
     parser.add_argument("--objective", choices=("image", "state"), default="image", help="default image")
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/gear_replan"), help="folder (default runs/gear_replan)")
     options = parser.parse_args(arguments)
-    return exit_status(parser.prog, lambda: run(options))
+    return run_with_exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ from risp_torch.control import (
     open_loop,
 )
 from risp_torch.files.report import comparison_video, format_table, plot_curves, write_strip
-from risp_torch.programs import exit_status, number, write_text
+from risp_torch.programs import number_parser, run_with_exit_status, write_text
 from risp_torch.risp import RispNetwork, load_network, resize_pictures
 from ti_sim import Count, Seed
 
@@ -86,16 +86,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Learn and compare: 0 where looking holds the other rods better, 1 if not, 2 for wrong input, 3 for a divergence."""
     parser = argparse.ArgumentParser(prog="python -m studies.control.rod_feedback", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--network", required=True, metavar="FILE", help="network.safetensors of 'risp train rod'")
-    parser.add_argument("--iterations", type=number(Count), default=40, help="gradient steps (default 40)")
-    parser.add_argument("--every", type=number(Count), default=1, help="frames from one look to the next (default 1)")
-    parser.add_argument("--seed", type=number(Seed), default=0, help="of the policy (default 0)")
+    parser.add_argument("--iterations", type=number_parser(Count), default=40, help="gradient steps (default 40)")
+    parser.add_argument("--every", type=number_parser(Count), default=1, help="frames from one look to the next (default 1)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="of the policy (default 0)")
     parser.add_argument(
-        "--cells", type=number(Count), nargs=3, default=(20, 4, 4), help="hexahedra along the sides (default 20 4 4)"
+        "--cells", type=number_parser(Count), nargs=3, default=(20, 4, 4), help="hexahedra along the sides (default 20 4 4)"
     )
     parser.add_argument("--plan", choices=("auto", "world", "element"), default="auto", help="of the solver (default auto)")
     parser.add_argument("--out", type=Path, default=Path("runs/rod_feedback"), help="folder (default runs/rod_feedback)")
     options = parser.parse_args(arguments)
-    return exit_status(parser.prog, lambda: run(options))
+    return run_with_exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from risp_torch import Inversion, Quality, Scene, invert, load_scene, simulate_video
 from risp_torch.files.report import format_table
 from risp_torch.inversion import Unknowns
-from risp_torch.programs import TRUE_HEADERS, default_run_path, estimate_rows, number, print_inversion, write_text
+from risp_torch.programs import HEADERS_WITH_TRUTH, default_run_path, estimate_rows, number_parser, print_inversion, write_text
 from studies.demo import crossing
 from ti_sim import Count
 
@@ -75,18 +75,18 @@ def right(result: Inversion, truth: dict[str, float]) -> bool:
 
 def write_readme(rows: Sequence[Sequence[str]]) -> None:
     """Put the rows into the README's table, and beside the other results."""
-    write_text(TABLE, json.dumps({"headers": TRUE_HEADERS, "rows": rows}, indent=1) + "\n")
+    write_text(TABLE, json.dumps({"headers": HEADERS_WITH_TRUTH, "rows": rows}, indent=1) + "\n")
     text = README.read_text(encoding="utf-8")
     table_start = text.index(FIRST) + len(FIRST)
-    write_text(README, text[:table_start] + format_table(rows, TRUE_HEADERS) + "\n" + text[text.index(LAST, table_start) :])
+    write_text(README, text[:table_start] + format_table(rows, HEADERS_WITH_TRUTH) + "\n" + text[text.index(LAST, table_start) :])
 
 
 def main() -> int:
     """Run both jobs; 0 if every estimate is right."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default=None, help="folder (default: runs/demo-TIME)")
-    parser.add_argument("--crf", type=number(Quality), default=18, help="compression of the films (default 18)")
-    parser.add_argument("--size", type=number(Count), default=128, help="side of the pictures (default 128)")
+    parser.add_argument("--crf", type=number_parser(Quality), default=18, help="compression of the films (default 18)")
+    parser.add_argument("--size", type=number_parser(Count), default=128, help="side of the pictures (default 128)")
     parser.add_argument("--readme", action="store_true", help="put the table into README.md and docs/results/demo.json")
     options = parser.parse_args()
     out = Path(options.out or default_run_path("demo", "main"))
@@ -96,7 +96,7 @@ def main() -> int:
     if options.readme:
         write_readme(rows)
     crossing.run(out / "crossing")
-    print(f"\n{format_table(rows, TRUE_HEADERS)}")
+    print(f"\n{format_table(rows, HEADERS_WITH_TRUTH)}")
     print(f"done in {time.perf_counter() - began:.0f} s; look at {out}/*/strip.png, loss.png, parameters.png, comparison.mp4")
     return 0 if all(right(result, job.truth) for job, result in zip(JOBS, results, strict=True)) else 1
 

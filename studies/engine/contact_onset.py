@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from risp_torch import Contact, Membrane, Scene, Sphere, Start, start
-from risp_torch.programs import exit_status
+from risp_torch.programs import run_with_exit_status
 from studies.markdown import markdown, write_into_page
 from ti_sim import contact_time, damping_for_restitution, restitution
 from ti_sim.meshes import SheetMesh
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(text)
         return 0
 
-    return exit_status(parser.prog, work)
+    return run_with_exit_status(parser.prog, work)
 
 
 def table() -> str:

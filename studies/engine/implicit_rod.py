@@ -18,7 +18,7 @@ import torch
 from scipy.optimize import minimize_scalar
 
 from risp_torch import Scene, load_scene, start
-from risp_torch.programs import exit_status, number
+from risp_torch.programs import number_parser, run_with_exit_status
 from studies.markdown import markdown
 from ti_sim import Count, Positive
 
@@ -56,11 +56,13 @@ class Reading:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table and write the plot: 0, or 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m studies.engine.implicit_rod", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--E", type=number(Positive), default=1e5, help="Young's modulus [Pa] (default 1e5)")
-    parser.add_argument("--converged", type=number(Count), default=24, help="steps a frame of the converged motion (default 24)")
+    parser.add_argument("--E", type=number_parser(Positive), default=1e5, help="Young's modulus [Pa] (default 1e5)")
+    parser.add_argument(
+        "--converged", type=number_parser(Count), default=24, help="steps a frame of the converged motion (default 24)"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/implicit_rod"), help="folder (default runs/implicit_rod)")
     options = parser.parse_args(arguments)
-    return exit_status(parser.prog, lambda: run(options))
+    return run_with_exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

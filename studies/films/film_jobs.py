@@ -34,7 +34,7 @@ from risp_torch import (
 )
 from risp_torch.files.report import format_table
 from risp_torch.inversion import write_elements
-from risp_torch.programs import number, write_text
+from risp_torch.programs import number_parser, write_text
 from risp_torch.risp import load_task
 from ti_sim import Count
 
@@ -185,8 +185,8 @@ def main(jobs: Sequence[Job], arguments: Sequence[str] | None, *, title: str, na
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--scenes", nargs="+", choices=sorted({job.scene for job in jobs}), help="default all")
     parser.add_argument("--jobs", nargs="+", choices=sorted({job.name for job in jobs}), help="default all")
-    parser.add_argument("--crf", type=number(Quality), default=18.0, help="quality of the films, H.264 (default 18)")
-    parser.add_argument("--iterations", type=number(Count), default=50, help="gradient steps (default 50)")
+    parser.add_argument("--crf", type=number_parser(Quality), default=18.0, help="quality of the films, H.264 (default 18)")
+    parser.add_argument("--iterations", type=number_parser(Count), default=50, help="gradient steps (default 50)")
     parser.add_argument("--out", default=f"runs/{name}", help=f"folder (default runs/{name})")
     options = parser.parse_args(arguments)
     chosen = [

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from risp_torch import Box, Camera, Scene, Start, Surface, UserError, load_scene, read_video, start, write_frames, write_video
-from risp_torch.programs import number
+from risp_torch.programs import number_parser
 from risp_torch.risp import photoreal_film, write_photoreal_frames
 from ti_render.camera_files import CameraRecord, write_opencv_json
 from ti_render.photoreal import MitsubaSettings
@@ -144,8 +144,8 @@ def write_camera(path: Path, camera: Camera) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the raw films as a command; 0, or 2 for wrong input."""
     parser = argparse.ArgumentParser(description="raw films of the thrown pebble")
-    parser.add_argument("--seed", type=number(Count), default=3, help="of the appearance (default 3)")
-    parser.add_argument("--spp", type=number(Count), default=32, help="light paths per pixel (default 32)")
+    parser.add_argument("--seed", type=number_parser(Count), default=3, help="of the appearance (default 3)")
+    parser.add_argument("--spp", type=number_parser(Count), default=32, help="light paths per pixel (default 32)")
     parser.add_argument("--out", default="runs/raw", help="folder (default runs/raw)")
     options = parser.parse_args(arguments)
     try:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from risp_torch import Camera, Scene, UserError, start, write_video
 from risp_torch.files.report import plot_losses, write_strip
-from risp_torch.programs import exit_status, number
+from risp_torch.programs import number_parser, run_with_exit_status
 from ti_sim import Count, Positive
 
 MIN_CELLS = 8  # cells
@@ -31,13 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Optimise the flow: 0 where the last loss is below a fifth of the first one, 1 if not, 2 for wrong input."""
     parser = argparse.ArgumentParser(prog="python -m studies.films.smoke_picture", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--picture", type=Path, metavar="FILE.png", help="white becomes smoke (default: a ring)")
-    parser.add_argument("--cells", type=number(Count), default=64, help="along each side (default 64)")
-    parser.add_argument("--steps", type=number(Count), default=40, help="until the smoke shows the picture (default 40)")
-    parser.add_argument("--iterations", type=number(Count), default=150, help="of Adam (default 150)")
-    parser.add_argument("--rate", type=number(Positive), default=0.05, help="of Adam [m/s] (default 0.05)")
+    parser.add_argument("--cells", type=number_parser(Count), default=64, help="along each side (default 64)")
+    parser.add_argument("--steps", type=number_parser(Count), default=40, help="until the smoke shows the picture (default 40)")
+    parser.add_argument("--iterations", type=number_parser(Count), default=150, help="of Adam (default 150)")
+    parser.add_argument("--rate", type=number_parser(Positive), default=0.05, help="of Adam [m/s] (default 0.05)")
     parser.add_argument("--out", type=Path, default=Path("runs/smoke_picture"), help="folder (default runs/smoke_picture)")
     options = parser.parse_args(arguments)
-    return exit_status(parser.prog, lambda: run(options))
+    return run_with_exit_status(parser.prog, lambda: run(options))
 
 
 def run(options: argparse.Namespace) -> int:

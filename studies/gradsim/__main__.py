@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from risp_torch import start
-from risp_torch.programs import exit_status, number, unknown_name_error
+from risp_torch.programs import number_parser, run_with_exit_status, unknown_name_error
 from studies.gradsim.cells import write_archive
 from studies.gradsim.presets import PRESETS, preset_of
 from ti_sim import Count, Seed
@@ -36,8 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m studies.gradsim", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"{', '.join(TABLES)}, or all")
     parser.add_argument("--preset", default="quick", metavar="NAME", help=f"sizes: {', '.join(PRESETS)} (default quick)")
-    parser.add_argument("--seed", type=number(Seed), default=0, help="seed of all draws (default 0)")
-    parser.add_argument("--jobs", type=number(Count), default=2, metavar="N", help="processes at the same time (default 2)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="seed of all draws (default 0)")
+    parser.add_argument(
+        "--jobs", type=number_parser(Count), default=2, metavar="N", help="processes at the same time (default 2)"
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/gradsim"), metavar="DIR", help="folder of all results")
     parser.add_argument("--results", type=Path, metavar="DIR", help="a second folder for the pages, such as docs/results/gradsim")
     parser.add_argument(
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a .tar.xz of all results that are there, from which this command makes the pages again once it is unpacked",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    return exit_status(parser.prog, lambda: _make(options))
+    return run_with_exit_status(parser.prog, lambda: _make(options))
 
 
 def _make(options: argparse.Namespace) -> int:

@@ -28,7 +28,7 @@ from risp_torch import (
     load_scene,
     srgb_to_linear,
 )
-from risp_torch.programs import exit_status, number, unknown_name_error
+from risp_torch.programs import number_parser, run_with_exit_status, unknown_name_error
 from risp_torch.scene.rendering_parameters import (
     Direction,
     Factor,
@@ -461,14 +461,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(SHEETS)} (default: all)")
     parser.add_argument("--out", default="docs/figures", help="folder (default docs/figures)")
-    parser.add_argument("--size", type=number(Count), default=SIZE, help=f"side of each picture in pixels (default {SIZE})")
+    parser.add_argument(
+        "--size", type=number_parser(Count), default=SIZE, help=f"side of each picture in pixels (default {SIZE})"
+    )
     options = parser.parse_args(arguments)
 
     def work() -> int:
         write_sheets(options.out, options.names, size=options.size)
         return 0
 
-    return exit_status(parser.prog, work)
+    return run_with_exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

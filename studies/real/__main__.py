@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from risp_torch.programs import exit_status, unknown_name_error
+from risp_torch.programs import run_with_exit_status, unknown_name_error
 
 STUDIES = {"contactnets": "contactnets", "half_real": "half_real.__main__", "dfki_pendulum": "dfki_pendulum.__main__"}
 
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise unknown_name_error("study", name, list(STUDIES))
         return import_module(f"studies.real.{STUDIES[name]}").main
 
-    return exit_status("python -m studies.real", lambda: find()(rest))
+    return run_with_exit_status("python -m studies.real", lambda: find()(rest))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from risp_torch.motions import (
     whole_recordings,
     windows,
 )
-from risp_torch.programs import exit_status
+from risp_torch.programs import run_with_exit_status
 from scenes.real import contactnets_cube as cube
 from studies.markdown import markdown
 from ti_sim import restitution
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(study(options.out, tosses, options.lengths))
         return 0
 
-    return exit_status(parser.prog, work)
+    return run_with_exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

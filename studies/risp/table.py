@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from risp_torch.programs import number
+from risp_torch.programs import number_parser
 from studies.risp.tables.plan import ABLATIONS, METHODS, TABLES
 from studies.risp.tables.presets import PRESETS
 from studies.risp.trials.trial import SCENES
@@ -27,19 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--preset", default="quick", metavar="NAME", help=f"sizes of everything: {', '.join(PRESETS)} (default quick)"
     )
     parser.add_argument(
-        "--repeats", type=number(Count), default=4, metavar="N", help="films and first guesses of a cell (default 4)"
+        "--repeats", type=number_parser(Count), default=4, metavar="N", help="films and first guesses of a cell (default 4)"
     )
     parser.add_argument("--scenes", nargs="+", default=list(SCENES), metavar="SCENE", help="default all that the tables have")
     parser.add_argument("--methods", nargs="+", default=list(METHODS), metavar="METHOD", help="default all that the tables have")
     parser.add_argument(
-        "--processes", type=number(Count), metavar="N",
+        "--processes", type=number_parser(Count), metavar="N",
         help="number of concurrent workers (default: one for each core; on CUDA, and of each rank under torchrun, 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--paper-search", type=number(FromZero), metavar="N",
+        "--paper-search", type=number_parser(FromZero), metavar="N",
         help="repeats of the full method that are also run with the paper's optimiser (quick and paper: 4)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=number(Seed), default=0, help="seed of all random samples (default 0)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="seed of all random samples (default 0)")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     parser.add_argument("--out", default="runs/tables", metavar="DIR", help="folder of all units of work (default runs/tables)")
     parser.add_argument("--results", metavar="DIR", help="a second folder for the pages and their pictures, such as docs/results")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.programs import number
+from risp_torch.programs import number_parser
 from ti_sim import Count, FromZero, Seed, UserError
 
 if TYPE_CHECKING:
@@ -26,20 +26,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--network", metavar="FILE", help="of no-grad and full: network.safetensors of 'risp train'")
     parser.add_argument(
-        "--repeat", type=number(FromZero), default=0, metavar="N", help="index of appearance and first guess (default 0)"
+        "--repeat", type=number_parser(FromZero), default=0, metavar="N", help="index of appearance and first guess (default 0)"
     )
-    parser.add_argument("--seed", type=number(Seed), default=0, help="seed of all random samples (default 0)")
-    parser.add_argument("--size", type=number(Count), default=64, metavar="PIXELS", help="side of the pictures (default 64)")
+    parser.add_argument("--seed", type=number_parser(Seed), default=0, help="seed of all random samples (default 0)")
+    parser.add_argument(
+        "--size", type=number_parser(Count), default=64, metavar="PIXELS", help="side of the pictures (default 64)"
+    )
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where everything but Mitsuba runs")
     target = parser.add_argument_group("target")
     target.add_argument(
         "--renderer", choices=("mitsuba", "rasteriser"), default="mitsuba",
         help="of the target: path traced (default, extra 'photoreal'), or a random appearance of the training's renderer",
     )  # fmt: skip
-    target.add_argument("--samples", type=number(Count), default=64, help="light paths for each pixel (default 64)")
+    target.add_argument("--samples", type=number_parser(Count), default=64, help="light paths for each pixel (default 64)")
     target.add_argument("--target", metavar="DIR", help="folder of the film, reused if it exists (default: in --out)")
     target.add_argument(
-        "--images", type=number(Count), metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
+        "--images", type=number_parser(Count), metavar="N", help="of the task state: how many, a multiple of 4 (default 800)"
     )
     group = parser.add_argument_group("search")
     group.add_argument(
@@ -47,13 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="wide: Levenberg-Marquardt with differences over wide steps, by the settings of the scene's task (default); paper: "
         "RMSProp with the paper's settings",
     )
-    group.add_argument("--starts", type=number(Count), help="first guesses (default: the task's)")
-    group.add_argument("--iterations", type=number(Count), help="gradient steps (default: the scene's)")
-    group.add_argument("--refine", type=number(FromZero), help="Gauss-Newton rounds (default: the scene's)")
+    group.add_argument("--starts", type=number_parser(Count), help="first guesses (default: the task's)")
+    group.add_argument("--iterations", type=number_parser(Count), help="gradient steps (default: the scene's)")
+    group.add_argument("--refine", type=number_parser(FromZero), help="Gauss-Newton rounds (default: the scene's)")
     group.add_argument(
         "--warm-start", dest="warm", choices=("none", "cma"), help="cma begins with a gradient-free search (extra 'search')"
     )
-    group.add_argument("--horizon", type=number(Count), metavar="FRAMES", help="begin with this number of frames and let it grow")
+    group.add_argument(
+        "--horizon", type=number_parser(Count), metavar="FRAMES", help="begin with this number of frames and let it grow"
+    )
     parser.add_argument("--out", metavar="DIR", help="folder; an unfinished run in it is resumed (default: runs/TASK-SCENE-TIME)")
 
 

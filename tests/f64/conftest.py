@@ -4,8 +4,8 @@ import os
 
 from ti_sim.base import runtime
 
-# The library's kernels are compiled without the passes that ``compiled_without_cse`` leaves out: those of the rasteriser compile
-# in a third of the time, and compute the same. The f32 tests run what is compiled for users.
+# The library's kernels are compiled without the passes that ``without_subexpression_elimination`` leaves out: those of the
+# rasteriser compile in a third of the time, and compute the same. The f32 tests run what is compiled for users.
 _original = runtime.without_passes
 runtime.without_passes = lambda passes: _original((*passes, "advanced_optimization"))
 

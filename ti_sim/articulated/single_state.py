@@ -20,7 +20,7 @@ from ti_sim.base.bundles import kernel, views
 from ti_sim.base.errors import UserError
 from ti_sim.base.rows import add_vec3, load_vec3, load_vec4
 from ti_sim.base.rules import FromZero, Positive, checked
-from ti_sim.base.runtime import compiled_without_cse, require, ti
+from ti_sim.base.runtime import require, ti, without_subexpression_elimination
 from ti_sim.base.vecmath import vec3
 
 # Step [s] that is small enough to have no effect in the contact law, which averages the force over a step.
@@ -28,7 +28,7 @@ _NEGLIGIBLE_STEP = 1e-30
 
 
 @checked
-@compiled_without_cse
+@without_subexpression_elimination
 def forward_kinematics(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, joint_qd: Array
 ) -> tuple[Array, Array]:
@@ -52,7 +52,7 @@ def forward_kinematics(
 
 
 @checked
-@compiled_without_cse
+@without_subexpression_elimination
 def forward_dynamics(
     model: ArticulatedModel,
     inputs: ArticulatedInputs,
@@ -82,7 +82,7 @@ def forward_dynamics(
 
 
 @checked
-@compiled_without_cse
+@without_subexpression_elimination
 def inverse_dynamics(
     model: ArticulatedModel,
     inputs: ArticulatedInputs,
@@ -115,7 +115,7 @@ def inverse_dynamics(
 
 
 @checked
-@compiled_without_cse
+@without_subexpression_elimination
 def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array) -> Array:
     """Joint-space mass matrix, armatures included; couplings of joints do not change it.
 
@@ -136,7 +136,7 @@ def mass_matrix(model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Arr
 
 
 @checked
-@compiled_without_cse
+@without_subexpression_elimination
 def point_jacobian(
     model: ArticulatedModel, inputs: ArticulatedInputs, joint_q: Array, link: FromZero, point: np.ndarray
 ) -> Array:

@@ -33,7 +33,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
-from ti_sim.base.runtime import compiled_without_cse
+from ti_sim.base.runtime import without_subexpression_elimination
 from ti_sim.contact.collision import NEAR
 from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
@@ -282,7 +282,7 @@ class ArticulatedSolver(Solver):
         """As ``Solver.last_names``."""
         return last_names(inputs)
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> ArticulatedRollout:
         """``rollout`` of checked arguments."""
         model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
@@ -319,7 +319,7 @@ class ArticulatedSolver(Solver):
         mark_diverged_worlds(last_arrays, rollout.diverged)
         return last_arrays
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _differentiate(
         self, rollout: ArticulatedRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]
     ) -> ArticulatedInputs:
@@ -357,7 +357,7 @@ class ArticulatedSolver(Solver):
         packed_bars.finish(world, bar)
         return packed_bars.bars
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _forces(self, inputs: ArticulatedInputs) -> tuple[Array, ...]:
         """``forces`` of checked inputs: ground_wrench [B, N, 6], pair_wrench [B, K, 12] and joint_force [B, D, 4]
         (``joint_and_contact_forces``).
@@ -370,7 +370,7 @@ class ArticulatedSolver(Solver):
         joint_and_contact_forces(*views(states, *arrays, world))
         return arrays
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _forces_adjoint(self, inputs: ArticulatedInputs, bars: tuple[Array, ...]) -> ArticulatedInputs:
         """``forces_adjoint`` of checked inputs."""
         world, states = self._initial_arguments(inputs)

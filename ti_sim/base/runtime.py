@@ -38,8 +38,8 @@ from ti_sim.base.frontend import LineReader, cache_sources, skip_importer_frame 
 from ti_sim.base.matrix_products import build_products_directly  # noqa: E402
 
 __all__ = [
-    "Runtime", "compiled_at_level_0", "compiled_in_double", "compiled_without_cfg", "compiled_without_cse", "require", "start",
-    "ti",
+    "Runtime", "at_optimisation_level_0", "compiled_in_double", "require", "start", "ti", "without_cfg_optimisation",
+    "without_subexpression_elimination",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -201,7 +201,7 @@ def _cuda_is_available() -> bool:
     return bool(ti.lang.misc.is_arch_supported(ti.cuda))
 
 
-def compiled_without_cfg(function: Callable[P, R]) -> Callable[P, R]:
+def without_cfg_optimisation(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator for functions that launch kernels: these are compiled without Taichi's control-flow-graph (CFG) optimisation.
 
     The pass takes two thirds of the compile time of a large kernel, and the result runs no faster. Taichi's own autodiff needs it
@@ -210,8 +210,8 @@ def compiled_without_cfg(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled_without(function, ("cfg_optimization",))
 
 
-def compiled_at_level_0(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_without_cfg``, and with Taichi's optimisation level 0 (``opt_level``), for the kernels of rigid bodies.
+def at_optimisation_level_0(function: Callable[P, R]) -> Callable[P, R]:
+    """As ``without_cfg_optimisation``, and with Taichi's optimisation level 0 (``opt_level``), for the kernels of rigid bodies.
 
     LLVM's optimisation stays enabled. These kernels compile in two thirds of the time and run as fast. Articulated and soft
     bodies would run 5 to 10 % slower, and the rasteriser up to 40 % slower (some of its kernels also take longer to compile).
@@ -219,8 +219,8 @@ def compiled_at_level_0(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled_without(function, ("cfg_optimization", "opt_level"))
 
 
-def compiled_without_cse(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``compiled_without_cfg``, and without Taichi's common-subexpression elimination (CSE), for kernels of thousands of
+def without_subexpression_elimination(function: Callable[P, R]) -> Callable[P, R]:
+    """As ``without_cfg_optimisation``, and without Taichi's common-subexpression elimination (CSE), for kernels of thousands of
     statements.
 
     The time of that pass grows quadratically with the number of statements (minutes), and LLVM repeats most of its work. Such a

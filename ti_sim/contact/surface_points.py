@@ -13,7 +13,7 @@ FEATURE_SIZE = 7
 
 _PATCHES_PER_SURFACE = 48  # a triangle larger than 1 / 48 of the surface gets additional points
 _SHARP_COSINE = np.cos(np.radians(20.0))  # cosine of the angle between two face normals below which their edge is sharp
-_MAX_CORNER_WEIGHT = 192  # largest total weight of the corners
+_MAX_TOTAL_CORNER_WEIGHT = 192  # largest total weight of the corners
 _FACE_POINT_POSITION = 2 / 3  # position of a point on the face of a box, in half sides
 
 
@@ -39,7 +39,7 @@ def surface_features(corners: np.ndarray, surface: TriangleMesh) -> np.ndarray:
     double_area = np.linalg.norm(normals, axis=1)
     patch_area = 0.5 * double_area.sum() / _PATCHES_PER_SURFACE
     normals /= double_area[:, None]
-    rows = [_rows(corners, weight=min(1.0, _MAX_CORNER_WEIGHT / max(len(corners), 1)))]
+    rows = [_rows(corners, weight=min(1.0, _MAX_TOTAL_CORNER_WEIGHT / max(len(corners), 1)))]
     for face in np.flatnonzero(0.5 * double_area > (1 + 1e-9) * patch_area):
         divisions = int(np.ceil(np.sqrt(0.5 * double_area[face] / patch_area) - 1e-9))
         rows.append(_rows(_subtriangle_centres(divisions) @ points[faces[face]], weight=4 / divisions**2))
@@ -53,7 +53,7 @@ def rim_features(rims: np.ndarray) -> np.ndarray:
     The points of a rim are so close that a body rolls on them as on a circle.
 
     Args:
-        rims: [R, POINT_SIZE] rows of the first quarter of each (``ti_sim.shapes.contact_points``), with axes along z.
+        rims: [R, POINT_SIZE] contact points of kind ``RIM`` (``ti_sim.shapes.contact_points``), one per rim, with axes along z.
     """
     rows = []
     for row in rims:

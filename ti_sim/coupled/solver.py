@@ -33,7 +33,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.bundles import views
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import iterations_per_task
-from ti_sim.base.runtime import compiled_without_cse
+from ti_sim.base.runtime import without_subexpression_elimination
 from ti_sim.coupled.forces import ParticleContact, link_contacts, link_contacts_adjoint
 from ti_sim.coupled.model import ContactParticles, CoupledFrames, CoupledInputs, CoupledModel, CoupledSettings, DivergenceMarks
 from ti_sim.coupled.rollout import advance, advance_adjoint
@@ -126,7 +126,7 @@ class CoupledSolver(Solver):
         """As ``Solver.last_names``."""
         return last_names(inputs.links)
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _simulate(self, inputs: CoupledInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> CoupledRollout:
         """``rollout`` of checked arguments."""
         b, n, q, d, p = self._sizes(inputs)
@@ -185,7 +185,7 @@ class CoupledSolver(Solver):
         mark_diverged_worlds(last_arrays, rollout.diverged)
         return last_arrays
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _differentiate(self, rollout: CoupledRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> CoupledInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, steps = rollout.inputs, rollout.frames * self.settings.substeps
@@ -240,7 +240,7 @@ class CoupledSolver(Solver):
         initialise_particles_adjoint(*views(particle_bar, frame_bars.particle_q, frame_bars.particle_qd, *initial_bars))
         return CoupledInputs(packed_bars.bars, deformable_bars)
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _forces(self, inputs: CoupledInputs) -> tuple[Array, ...]:
         """``forces`` of checked inputs: those of both solvers, link_force [B, P, 3] of the links on the particles, and
         particle_wrench [B, G, N, 6] of the particles of each of the G deformable bodies on each link (``link_contacts``).
@@ -258,7 +258,7 @@ class CoupledSolver(Solver):
         deformable_forces = contact_forces(self.model.deformable, inputs.particles, dt=self.settings.dt)
         return *self._link_solver.forces(inputs.links), *deformable_forces, force, wrenches
 
-    @compiled_without_cse
+    @without_subexpression_elimination
     def _forces_adjoint(self, inputs: CoupledInputs, bars: tuple[Array, ...]) -> CoupledInputs:
         """``forces_adjoint`` of checked inputs."""
         like, (b, _n, _q, _d, p) = inputs.links.link_mass, self._sizes(inputs)

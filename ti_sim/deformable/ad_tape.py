@@ -6,9 +6,12 @@ from ti_sim.rollout.ad_tape import SolverTape
 
 
 class DeformableTape(SolverTape):
-    """A deformable rollout (solver: ``DeformableSolver``) whose ``__call__`` records itself on a running tape."""
+    """A deformable rollout whose ``__call__`` records itself on a running tape.
 
-    frame_names = ("particle_q", "particle_qd")
+    Its argument ``solver`` is a ``DeformableSolver``.
+    """
+
+    output_names = ("particle_q", "particle_qd")
 
     def __call__(self, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> None:
         """Simulate, and write particle_q and particle_qd [B, frames + 1, P, 3] (ti.ndarrays).

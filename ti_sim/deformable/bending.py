@@ -167,19 +167,19 @@ def half_angle_plus(sine, cosine, offset):
 
 
 @ti.func
-def deflection(body: ti.template(), b, frame, e, second, n1, n2, inverse1, inverse2, length):
+def deflection(arrays: ti.template(), b, frame, e, second, n1, n2, inverse1, inverse2, length):
     """Sine and cosine of (phi - phi_rest) / 2 + a of edge e, from its ``hinge``."""
     scale = ti.sqrt(inverse1) * ti.sqrt(inverse2)
-    offset = body.edge_actuation[b, frame, e] - 0.5 * body.edge_material[b, e, REST_ANGLE]
+    offset = arrays.edge_actuation[b, frame, e] - 0.5 * arrays.edge_material[b, e, REST_ANGLE]
     return half_angle_plus(-length * scale * n1.dot(second), scale * n1.dot(n2), offset)
 
 
 @ti.func
-def bending_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
+def bending_force(arrays: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
     """Add the bending forces of edge e to its four particles; zero if one of its triangles has no area.
 
     Args:
-        body: ``DeformableArrays``.
+        arrays: ``DeformableArrays``.
         state: [B, rows, P, 6], m and m/s.
         out: forces [N], see ``add_corner``.
         b: world.
@@ -188,8 +188,8 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
         e: index of the edge.
         first_slot: slot of the first corner of the first edge.
     """
-    i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]
-    i2, i3 = body.edge_indices[e, START], body.edge_indices[e, END]
+    i0, i1 = arrays.edge_indices[e, FIRST], arrays.edge_indices[e, SECOND]
+    i2, i3 = arrays.edge_indices[e, START], arrays.edge_indices[e, END]
     x2 = load_position(state, b, row, i2)
     edge, second = load_position(state, b, row, i3) - x2, load_position(state, b, row, i1) - x2
     first = load_position(state, b, row, i0) - x2
@@ -198,19 +198,19 @@ def bending_force(body: ti.template(), state: ti.template(), out: ti.template(),
     g3 = -t1 * g1 - t2 * g2
     moment = 0.0
     if inverse1 > 0:
-        sine, _cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
-        moment = body.edge_material[b, e, STIFFNESS] * sine
-        if ti.static(body.features.with_damping):
+        sine, _cosine = deflection(arrays, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        moment = arrays.edge_material[b, e, STIFFNESS] * sine
+        if ti.static(arrays.features.with_damping):
             v2 = load_velocity(state, b, row, i2)
             angle_rate = g1.dot(load_velocity(state, b, row, i0) - v2) + g2.dot(load_velocity(state, b, row, i1) - v2)
             angle_rate += g3.dot(load_velocity(state, b, row, i3) - v2)
-            moment += body.edge_material[b, e, DAMPING] * angle_rate
+            moment += arrays.edge_material[b, e, DAMPING] * angle_rate
     force0, force1, force3 = -moment * g1, -moment * g2, -moment * g3
     slot = first_slot + 4 * e
-    add_corner(body.gather, out, b, slot, i0, 0, force0)
-    add_corner(body.gather, out, b, slot + 1, i1, 0, force1)
-    add_corner(body.gather, out, b, slot + 2, i2, 0, -force0 - force1 - force3)
-    add_corner(body.gather, out, b, slot + 3, i3, 0, force3)
+    add_corner(arrays.gather, out, b, slot, i0, 0, force0)
+    add_corner(arrays.gather, out, b, slot + 1, i1, 0, force1)
+    add_corner(arrays.gather, out, b, slot + 2, i2, 0, -force0 - force1 - force3)
+    add_corner(arrays.gather, out, b, slot + 3, i3, 0, force3)
 
 
 @ti.func
@@ -243,7 +243,7 @@ def triangle_side_adjoint(
 
 @ti.func
 def bending_force_adjoint(
-    body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
+    arrays: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, e, first_slot,
 ):  # fmt: skip
     """Adjoint of ``bending_force`` for the dual of the forces, dual [B, P, 3]: adds to the adjoints of positions and velocities
@@ -252,8 +252,8 @@ def bending_force_adjoint(
     With s = w . dphi/dx the virtual power is -moment s. Its derivative contains the Hessian of phi times (moment w + damping s
     v), which is the change of dphi/dx when the particles move along that field: one directional derivative of ``hinge``.
     """
-    i0, i1 = body.edge_indices[e, FIRST], body.edge_indices[e, SECOND]
-    i2, i3 = body.edge_indices[e, START], body.edge_indices[e, END]
+    i0, i1 = arrays.edge_indices[e, FIRST], arrays.edge_indices[e, SECOND]
+    i2, i3 = arrays.edge_indices[e, START], arrays.edge_indices[e, END]
     x2 = load_position(state, b, row, i2)
     edge = load_position(state, b, row, i3) - x2
     first, second = load_position(state, b, row, i0) - x2, load_position(state, b, row, i1) - x2
@@ -264,8 +264,8 @@ def bending_force_adjoint(
     h0, h1, h3 = vec3(0.0), vec3(0.0), vec3(0.0)  # adjoints of positions
     velocity_factor = 0.0  # adjoints of velocities: this factor times dphi/dx
     if inverse1 > 0:
-        stiffness, damping = body.edge_material[b, e, STIFFNESS], body.edge_material[b, e, DAMPING]
-        sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        stiffness, damping = arrays.edge_material[b, e, STIFFNESS], arrays.edge_material[b, e, DAMPING]
+        sine, cosine = deflection(arrays, b, frame, e, second, n1, n2, inverse1, inverse2, length)
         v2, w2 = load_velocity(state, b, row, i2), load_dual(dual, b, i2)
         v0, v1 = load_velocity(state, b, row, i0) - v2, load_velocity(state, b, row, i1) - v2
         w0, w1 = load_dual(dual, b, i0) - w2, load_dual(dual, b, i1) - w2
@@ -293,26 +293,26 @@ def bending_force_adjoint(
         add_bar(bars.edge_actuation, b, frame, e, -2 * minus_angle_bar)
     u0, u1, u3 = velocity_factor * g1, velocity_factor * g2, velocity_factor * g3
     slot = first_slot + 4 * e
-    add_state_corner(body.gather, out, b, slot, i0, h0, u0)
-    add_state_corner(body.gather, out, b, slot + 1, i1, h1, u1)
-    add_state_corner(body.gather, out, b, slot + 2, i2, -h0 - h1 - h3, -u0 - u1 - u3)
-    add_state_corner(body.gather, out, b, slot + 3, i3, h3, u3)
+    add_state_corner(arrays.gather, out, b, slot, i0, h0, u0)
+    add_state_corner(arrays.gather, out, b, slot + 1, i1, h1, u1)
+    add_state_corner(arrays.gather, out, b, slot + 2, i2, -h0 - h1 - h3, -u0 - u1 - u3)
+    add_state_corner(arrays.gather, out, b, slot + 3, i3, h3, u3)
 
 
 @ti.func
-def bending_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
+def bending_energy_of(arrays: ti.template(), state: ti.template(), b, row, frame, e):
     """Elastic energy of edge e [J]."""
-    x2 = load_position(state, b, row, body.edge_indices[e, START])
-    edge = load_position(state, b, row, body.edge_indices[e, END]) - x2
-    second = load_position(state, b, row, body.edge_indices[e, SECOND]) - x2
-    first = load_position(state, b, row, body.edge_indices[e, FIRST]) - x2
+    x2 = load_position(state, b, row, arrays.edge_indices[e, START])
+    edge = load_position(state, b, row, arrays.edge_indices[e, END]) - x2
+    second = load_position(state, b, row, arrays.edge_indices[e, SECOND]) - x2
+    first = load_position(state, b, row, arrays.edge_indices[e, FIRST]) - x2
     n1, n2, inverse1, inverse2, length, _inverse_square, _t1, _t2 = hinge(edge, first, second)
     energy = 0.0
     if inverse1 > 0:
-        sine, cosine = deflection(body, b, frame, e, second, n1, n2, inverse1, inverse2, length)
+        sine, cosine = deflection(arrays, b, frame, e, second, n1, n2, inverse1, inverse2, length)
         # 1 - cos without cancellation near 0.
         one_minus_cosine = 1 - cosine
         if cosine > 0:
             one_minus_cosine = sine * sine / (1 + cosine)
-        energy = 2 * body.edge_material[b, e, STIFFNESS] * one_minus_cosine
+        energy = 2 * arrays.edge_material[b, e, STIFFNESS] * one_minus_cosine
     return energy

@@ -113,28 +113,29 @@ def sum_contributions(slots: ti.template(), contributions: ti.template(), b, p, 
 
 
 @ti.func
-def indexed_element_force(body: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
+def indexed_element_force(arrays: ti.template(), states: ti.template(), forces: ti.template(), b, row, frame, i):
     """Write the forces of element i, its index over all families, to its slots."""
     first_element, first_slot = 0, 0
-    for family in ti.static(body.features.families):
-        count = body.indices_of(family).shape[0]
+    for family in ti.static(arrays.features.families):
+        count = arrays.indices_of(family).shape[0]
         if first_element <= i and i < first_element + count:
-            element_force(family, body, states, forces, b, row, frame, i - first_element, first_element, first_slot)
+            element_force(family, arrays, states, forces, b, row, frame, i - first_element, first_element, first_slot)
         first_element += count
         first_slot += FAMILIES[family] * count
 
 
 @ti.func
 def indexed_element_adjoint(
-    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), forces: ti.template(), b, row, frame, i
-):
+    arrays: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), forces: ti.template(), b, row, frame,
+    i,
+):  # fmt: skip
     """Adjoint of ``indexed_element_force``: writes to the element's slots and adds to its ``bars``."""
     first_element, first_slot = 0, 0
-    for family in ti.static(body.features.families):
-        count = body.indices_of(family).shape[0]
+    for family in ti.static(arrays.features.families):
+        count = arrays.indices_of(family).shape[0]
         if first_element <= i and i < first_element + count:
             element_force_adjoint(
-                family, body, bars, states, dual, forces, b, row, frame, i - first_element, first_element, first_slot
+                family, arrays, bars, states, dual, forces, b, row, frame, i - first_element, first_element, first_slot
             )
         first_element += count
         first_slot += FAMILIES[family] * count
@@ -142,14 +143,14 @@ def indexed_element_adjoint(
 
 @ti.func
 def move_and_store(
-    slots: ti.template(), body: ti.template(), contacts: ti.template(), states: ti.template(), forces: ti.template(),
+    slots: ti.template(), arrays: ti.template(), contacts: ti.template(), states: ti.template(), forces: ti.template(),
     output: ti.template(), b, row, next_row, step, p, settings: ti.template(),
 ):  # fmt: skip
     """Step particle p of world b, and write its state and its entries of ``output``."""
     frame = step // settings.substeps
     force = sum_contributions(slots, forces, b, p, states.shape[2], 0)
-    magnitude = move_particle(body, states, b, row, next_row, frame, p, force, settings.ground, settings.dt)
-    if ti.static(body.features.with_self_contact):
+    magnitude = move_particle(arrays, states, b, row, next_row, frame, p, force, settings.ground, settings.dt)
+    if ti.static(arrays.features.with_self_contact):
         mark_if_stale(contacts, states, b, next_row, p, step + 1, settings.dt)
     if not magnitude < LARGEST and output.fault[b, p] == 0:
         output.fault[b, p] = step + 1
@@ -191,7 +192,7 @@ def rebuild_hash_collective(
 def step_all(
     step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
     states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), output: ElementOutput,
-    body: DeformableArrays, contacts: SelfContactArrays, settings: StepSettings,
+    arrays: DeformableArrays, contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
 
@@ -212,7 +213,7 @@ def step_all(
                     row, next_row = current_step - first_step, current_step - first_step + 1
                     if in_place == 1:
                         row, next_row = 0, 0
-                    if ti.static(body.features.with_self_contact):
+                    if ti.static(arrays.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
                             contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
@@ -220,17 +221,17 @@ def step_all(
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        thread_body = with_fields(body, gather=chunk_copy)
+                        thread_arrays = with_fields(arrays, gather=chunk_copy)
                         thread_contacts = with_fields(contacts, gather=chunk_copy)
                         add_forces(
-                            thread_body, thread_contacts, states, forces, b, row, current_step, settings, chunk, slots.copies
+                            thread_arrays, thread_contacts, states, forces, b, row, current_step, settings, chunk, slots.copies
                         )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             move_and_store(
-                                slots, body, contacts, states, forces, output, b, row, next_row, current_step, p, settings
+                                slots, arrays, contacts, states, forces, output, b, row, next_row, current_step, p, settings
                             )
                     barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
                     passed_barriers += 2
@@ -239,13 +240,13 @@ def step_all(
             row = step - first_step
             if in_place == 1:
                 row = 0
-            body_with_slots = with_fields(body, gather=True)
-            indexed_element_force(body_with_slots, states, forces, b, row, actuation_row(body, step, settings.substeps), i)
+            arrays_with_slots = with_fields(arrays, gather=True)
+            indexed_element_force(arrays_with_slots, states, forces, b, row, actuation_row(arrays, step, settings.substeps), i)
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             row, next_row = step - first_step, step - first_step + 1
             if in_place == 1:
                 row, next_row = 0, 0
-            move_and_store(slots, body, contacts, states, forces, output, b, row, next_row, step, p, settings)
+            move_and_store(slots, arrays, contacts, states, forces, output, b, row, next_row, step, p, settings)
 
 
 @ti.kernel
@@ -260,7 +261,7 @@ def first_fault(fault: ti.types.ndarray(), diverged_step: ti.types.ndarray(), di
 
 @ti.func
 def particle_adjoint_step(
-    slots: ti.template(), body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
+    slots: ti.template(), arrays: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(),
     element_bars: ti.template(), adjoints: ti.template(), b, row, step, p, settings: ti.template(),
 ):  # fmt: skip
     """Sum particle p's adjoint, with that of the frame at the end of the step, and step it backwards."""
@@ -271,9 +272,9 @@ def particle_adjoint_step(
     if (step + 1) % settings.substeps == 0:
         add_frame_adjoint(adjoints.particle_q, adjoints.particle_qd, b, frame + 1, p, state_bar)
     move_particle_adjoint(
-        body, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground, settings.dt
+        arrays, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground, settings.dt
     )
-    if ti.static(body.features.with_self_contact):
+    if ti.static(arrays.features.with_self_contact):
         mark_if_stale(contacts, states, b, row, p, step, settings.dt)
 
 
@@ -281,7 +282,7 @@ def particle_adjoint_step(
 def step_all_adjoint(
     step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
     states: ti.types.ndarray(), first_step: int, element_bars: ti.types.ndarray(), adjoints: ParticleAdjoints,
-    body: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays, settings: StepSettings,
+    arrays: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
@@ -302,11 +303,11 @@ def step_all_adjoint(
                         chunk = thread + k * num_threads
                         for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
                             particle_adjoint_step(
-                                slots, body, bars, contacts, states, element_bars, adjoints, b, row, current_step, p, settings
+                                slots, arrays, bars, contacts, states, element_bars, adjoints, b, row, current_step, p, settings
                             )
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
                     passed_barriers += 1
-                    if ti.static(body.features.with_self_contact):
+                    if ti.static(arrays.features.with_self_contact):
                         passed_barriers += rebuild_hash_collective(
                             contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
                             passed_barriers, runtime_zero,
@@ -314,10 +315,10 @@ def step_all_adjoint(
                     for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
                         chunk = thread + k * num_threads
                         chunk_copy = thread_copy(chunk * states.shape[2])
-                        thread_body = with_fields(body, gather=chunk_copy)
+                        thread_arrays = with_fields(arrays, gather=chunk_copy)
                         thread_contacts = with_fields(contacts, gather=chunk_copy)
                         add_forces_adjoint(
-                            thread_body, bars, thread_contacts, states, adjoints.dual, element_bars, b, row, current_step,
+                            thread_arrays, bars, thread_contacts, states, adjoints.dual, element_bars, b, row, current_step,
                             settings, chunk, slots.copies,
                         )  # fmt: skip
                     barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
@@ -325,12 +326,14 @@ def step_all_adjoint(
     else:
         for b, p in ti.ndrange(states.shape[0], states.shape[2]):
             particle_adjoint_step(
-                slots, body, bars, contacts, states, element_bars, adjoints, b, step - first_step, step, p, settings
+                slots, arrays, bars, contacts, states, element_bars, adjoints, b, step - first_step, step, p, settings
             )
         for b, i in ti.ndrange(states.shape[0], slots.elements):
-            body_with_slots = with_fields(body, gather=True)
-            control = actuation_row(body, step, settings.substeps)
-            indexed_element_adjoint(body_with_slots, bars, states, adjoints.dual, element_bars, b, step - first_step, control, i)
+            arrays_with_slots = with_fields(arrays, gather=True)
+            control = actuation_row(arrays, step, settings.substeps)
+            indexed_element_adjoint(
+                arrays_with_slots, bars, states, adjoints.dual, element_bars, b, step - first_step, control, i
+            )
 
 
 @kernel

@@ -12,20 +12,20 @@ from ti_sim.deformable.triangles import triangle_energy_of, triangle_force, tria
 
 
 @ti.func
-def actuation_row(body: ti.template(), step, substeps):
+def actuation_row(arrays: ti.template(), step, substeps):
     """Control row of a step of the rollout."""
-    return step * body.features.controls // substeps
+    return step * arrays.features.controls // substeps
 
 
 @ti.func
 def element_force(
-    family: ti.template(), body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, e, solid, slot
+    family: ti.template(), arrays: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, e, solid, slot
 ):
     """Add the force of element e of a family to ``out``.
 
     Args:
         family: name of the family.
-        body: ``DeformableArrays``.
+        arrays: ``DeformableArrays``.
         states: [B, rows, P, 6] m, m/s.
         out: [B, P or slots, 3] N, see ``corners.add_corner``.
         b: world.
@@ -36,18 +36,18 @@ def element_force(
         slot: first slot of the family.
     """
     if ti.static(family == "triangle"):
-        triangle_force(body, states, out, b, row, frame, e, slot)
+        triangle_force(arrays, states, out, b, row, frame, e, slot)
     elif ti.static(family == "edge"):
-        bending_force(body, states, out, b, row, frame, e, slot)
+        bending_force(arrays, states, out, b, row, frame, e, slot)
     elif ti.static(family == "spring"):
-        spring_force(body, states, out, b, row, frame, e, slot)
+        spring_force(arrays, states, out, b, row, frame, e, slot)
     else:
-        solid_force(family, body, states, out, b, row, frame, e, solid, slot)
+        solid_force(family, arrays, states, out, b, row, frame, e, solid, slot)
 
 
 @ti.func
 def element_force_adjoint(
-    family: ti.template(), body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(),
+    family: ti.template(), arrays: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, frame, e, solid, slot,
 ):  # fmt: skip
     """Adjoint of ``element_force``: adds to out [B, P or slots, 6] and to the adjoints of the element in ``bars``.
@@ -58,62 +58,62 @@ def element_force_adjoint(
         others: as in ``element_force``.
     """
     if ti.static(family == "triangle"):
-        triangle_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+        triangle_force_adjoint(arrays, bars, states, dual, out, b, row, frame, e, slot)
     elif ti.static(family == "edge"):
-        bending_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+        bending_force_adjoint(arrays, bars, states, dual, out, b, row, frame, e, slot)
     elif ti.static(family == "spring"):
-        spring_force_adjoint(body, bars, states, dual, out, b, row, frame, e, slot)
+        spring_force_adjoint(arrays, bars, states, dual, out, b, row, frame, e, slot)
     else:
-        solid_force_adjoint(family, body, bars, states, dual, out, b, row, frame, e, solid, slot)
+        solid_force_adjoint(family, arrays, bars, states, dual, out, b, row, frame, e, solid, slot)
 
 
 @ti.func
-def element_energy(family: ti.template(), body: ti.template(), states: ti.template(), b, row, frame, e, solid):
+def element_energy(family: ti.template(), arrays: ti.template(), states: ti.template(), b, row, frame, e, solid):
     """Elastic energy of element e of a family [J]; arguments as in ``element_force``."""
     energy = 0.0
     if ti.static(family == "triangle"):
-        energy = triangle_energy_of(body, states, b, row, frame, e)
+        energy = triangle_energy_of(arrays, states, b, row, frame, e)
     elif ti.static(family == "edge"):
-        energy = bending_energy_of(body, states, b, row, frame, e)
+        energy = bending_energy_of(arrays, states, b, row, frame, e)
     elif ti.static(family == "spring"):
-        energy = spring_energy_of(body, states, b, row, frame, e)
+        energy = spring_energy_of(arrays, states, b, row, frame, e)
     else:
-        energy = solid_energy_of(family, body, states, b, row, frame, e, solid)
+        energy = solid_energy_of(family, arrays, states, b, row, frame, e, solid)
     return energy
 
 
 @ti.func
-def chunk_forces(body: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, chunk, num_chunks):
+def chunk_forces(arrays: ti.template(), states: ti.template(), out: ti.template(), b, row, frame, chunk, num_chunks):
     """Add the forces of one of ``num_chunks`` equal chunks of the elements of world b in a row of states to out [B, P, 3], N."""
     solid = 0
-    for family in ti.static(body.features.families):
-        count = body.indices_of(family).shape[0]
+    for family in ti.static(arrays.features.families):
+        count = arrays.indices_of(family).shape[0]
         for e in range(count * chunk // num_chunks, count * (chunk + 1) // num_chunks):
-            element_force(family, body, states, out, b, row, frame, e, solid, 0)
+            element_force(family, arrays, states, out, b, row, frame, e, solid, 0)
         solid += count
 
 
 @ti.func
 def chunk_adjoints(
-    body: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
+    arrays: ti.template(), bars: ti.template(), states: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, chunk, num_chunks,
 ):  # fmt: skip
     """Adjoint of ``chunk_forces`` with the dual [B, P, 3] of the forces: adds to out [B, P, 6] and to ``bars``."""
     solid = 0
-    for family in ti.static(body.features.families):
-        count = body.indices_of(family).shape[0]
+    for family in ti.static(arrays.features.families):
+        count = arrays.indices_of(family).shape[0]
         for e in range(count * chunk // num_chunks, count * (chunk + 1) // num_chunks):
-            element_force_adjoint(family, body, bars, states, dual, out, b, row, frame, e, solid, 0)
+            element_force_adjoint(family, arrays, bars, states, dual, out, b, row, frame, e, solid, 0)
         solid += count
 
 
 @ti.func
-def elastic_energy(body: ti.template(), states: ti.template(), b, row, frame):
+def elastic_energy(arrays: ti.template(), states: ti.template(), b, row, frame):
     """Elastic energy of world b in a row of states [J]."""
     energy = 0.0
     solid = 0
-    for family in ti.static(body.features.families):
-        for e in range(body.indices_of(family).shape[0]):
-            energy += element_energy(family, body, states, b, row, frame, e, solid)
-        solid += body.indices_of(family).shape[0]
+    for family in ti.static(arrays.features.families):
+        for e in range(arrays.indices_of(family).shape[0]):
+            energy += element_energy(family, arrays, states, b, row, frame, e, solid)
+        solid += arrays.indices_of(family).shape[0]
     return energy

@@ -8,13 +8,13 @@ from ti_sim.deformable.self_contact_lists import rebuild_if_stale
 
 @ti.func
 def add_forces(
-    body: ti.template(), contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step,
+    arrays: ti.template(), contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step,
     settings: ti.template(), chunk, num_chunks,
 ):  # fmt: skip
     """Add the forces of one of ``num_chunks`` equal chunks of the elements and of the triangles in contact.
 
     Args:
-        body: ``DeformableArrays``.
+        arrays: ``DeformableArrays``.
         contacts: ``SelfContactArrays`` with a valid hash.
         states: [B, rows, P, 6] m, m/s.
         out: forces [N], see ``corners.add_corner``.
@@ -23,38 +23,39 @@ def add_forces(
         settings: ``StepSettings``.
         chunk, num_chunks: index of the chunk, and number of chunks.
     """
-    chunk_forces(body, states, out, b, row, actuation_row(body, step, settings.substeps), chunk, num_chunks)
-    if ti.static(body.features.with_self_contact):
+    chunk_forces(arrays, states, out, b, row, actuation_row(arrays, step, settings.substeps), chunk, num_chunks)
+    if ti.static(arrays.features.with_self_contact):
         chunk_contacts(contacts, states, out, b, row, chunk, num_chunks, settings.dt)
 
 
 @ti.func
 def add_forces_adjoint(
-    body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(), dual: ti.template(),
+    arrays: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, step, settings: ti.template(), chunk, num_chunks,
 ):  # fmt: skip
     """Adjoint of ``add_forces`` with the dual [B, P, 3] of the forces: adds to out [B, rows, 6] and to ``bars``."""
-    chunk_adjoints(body, bars, states, dual, out, b, row, actuation_row(body, step, settings.substeps), chunk, num_chunks)
-    if ti.static(body.features.with_self_contact):
+    chunk_adjoints(arrays, bars, states, dual, out, b, row, actuation_row(arrays, step, settings.substeps), chunk, num_chunks)
+    if ti.static(arrays.features.with_self_contact):
         chunk_contacts_adjoint(contacts, bars.self_contact, states, dual, out, b, row, chunk, num_chunks, settings.dt)
 
 
 @ti.func
 def add_all_forces(
-    body: ti.template(), contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step, settings: ti.template()
-):
+    arrays: ti.template(), contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, step,
+    settings: ti.template(),
+):  # fmt: skip
     """``add_forces`` of all chunks, with a new hash if ``step`` needs one; for one thread."""
-    if ti.static(body.features.with_self_contact):
+    if ti.static(arrays.features.with_self_contact):
         rebuild_if_stale(contacts, states, b, row, step, settings.dt)
-    add_forces(body, contacts, states, out, b, row, step, settings, 0, 1)
+    add_forces(arrays, contacts, states, out, b, row, step, settings, 0, 1)
 
 
 @ti.func
 def add_all_forces_adjoint(
-    body: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(), dual: ti.template(),
+    arrays: ti.template(), bars: ti.template(), contacts: ti.template(), states: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, step, settings: ti.template(),
 ):  # fmt: skip
     """Adjoint of ``add_all_forces``."""
-    if ti.static(body.features.with_self_contact):
+    if ti.static(arrays.features.with_self_contact):
         rebuild_if_stale(contacts, states, b, row, step, settings.dt)
-    add_forces_adjoint(body, bars, contacts, states, dual, out, b, row, step, settings, 0, 1)
+    add_forces_adjoint(arrays, bars, contacts, states, dual, out, b, row, step, settings, 0, 1)

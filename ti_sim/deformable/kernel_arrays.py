@@ -10,7 +10,7 @@ import numpy as np
 
 from ti_sim.base.arrays import ints_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import Array, Static, bundle, views
-from ti_sim.base.runtime import compiled_without_cfg, compiled_without_cse, ti
+from ti_sim.base.runtime import ti, without_cfg_optimisation, without_subexpression_elimination
 from ti_sim.deformable.families import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
@@ -81,14 +81,14 @@ def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P
     elimination and run about a seventh slower.
     """
     is_large = len(model.families) > 2 or len(np.unique(model.solid_energy_numbers)) > 1
-    return (compiled_without_cse if is_large else compiled_without_cfg)(function)
+    return (without_subexpression_elimination if is_large else without_cfg_optimisation)(function)
 
 
 def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:
     """Features that kernels must be compiled for.
 
     Args:
-        model: the elements.
+        model: the particles, elements and boundary conditions.
         inputs: numbers of every world.
         differentiable: True includes damping and air forces that are zero, because their derivatives may not be zero.
     """
@@ -111,8 +111,8 @@ def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable:
     """Combine the tables of a model and the inputs into kernel arguments.
 
     Args:
-        model: the elements.
-        inputs: numbers of every world, of fitting shapes.
+        model: the particles, elements and boundary conditions.
+        inputs: inputs of all worlds, of the shapes that the model needs.
         differentiable: whether the arguments are for adjoint kernels.
     """
     tables = {name: _table(inputs.particle_mass, values) for name, values in model.tables.items() if name in _TABLES}
@@ -135,7 +135,7 @@ class AdjointSums:
         """Set all adjoints to zero.
 
         Args:
-            model: the elements.
+            model: the particles, elements and boundary conditions.
             inputs: inputs of the rollout.
         """
         like, b = inputs.particle_mass, inputs.world_count

@@ -84,20 +84,20 @@ def store_frame(states: ti.template(), b, row, frame, p, particle_q: ti.template
 
 
 @ti.func
-def ground_force(body: ti.template(), b, p, x, v, ground, dt):
+def ground_force(arrays: ti.template(), b, p, x, v, ground, dt):
     """Force of the ground on particle p [N]."""
     return contact_force(
-        x.z - ground, v, body.particle_contact[b, p, CONTACT_LAW.ke], body.particle_contact[b, p, CONTACT_LAW.kd],
-        body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt,
+        x.z - ground, v, arrays.particle_contact[b, p, CONTACT_LAW.ke], arrays.particle_contact[b, p, CONTACT_LAW.kd],
+        arrays.particle_contact[b, p, CONTACT_LAW.kf], arrays.particle_contact[b, p, CONTACT_LAW.mu], dt,
     )  # fmt: skip
 
 
 @ti.func
-def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, frame, p, force, ground, dt):
+def move_particle(arrays: ti.template(), states: ti.template(), b, row, next_row, frame, p, force, ground, dt):
     """Step particle p from one row of states to another (or the same).
 
     Args:
-        body: ``DeformableArrays``.
+        arrays: ``DeformableArrays``.
         states: [B, rows, P, 6].
         b: world.
         row: row of the state before the step.
@@ -113,20 +113,22 @@ def move_particle(body: ti.template(), states: ti.template(), b, row, next_row, 
     """
     x = load_position(states, b, row, p)
     v = load_velocity(states, b, row, p)
-    if body.particle_table[p, HELD] == 0:
+    if arrays.particle_table[p, HELD] == 0:
         total_force = force
-        load_row = body.particle_table[p, LOADED]
+        load_row = arrays.particle_table[p, LOADED]
         if load_row >= 0:
-            total_force += load_slot_vec3(body.load, b, frame, load_row, 0)
-        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
-            total_force += ground_force(body, b, p, x, v, ground, dt)
-        v += dt / body.particle_mass[b, p] * total_force + dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+            total_force += load_slot_vec3(arrays.load, b, frame, load_row, 0)
+        if arrays.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
+            total_force += ground_force(arrays, b, p, x, v, ground, dt)
+        v += dt / arrays.particle_mass[b, p] * total_force + dt * vec3(
+            arrays.gravity[b, 0], arrays.gravity[b, 1], arrays.gravity[b, 2]
+        )
     else:
         v = vec3(0.0)
-        prescribed_row = body.particle_table[p, PRESCRIBED]
+        prescribed_row = arrays.particle_table[p, PRESCRIBED]
         if prescribed_row >= 0:
             for k in ti.static(range(3)):
-                v[k] = body.prescribed_qd[b, frame, prescribed_row, k]
+                v[k] = arrays.prescribed_qd[b, frame, prescribed_row, k]
     x += dt * v
     store_particle(states, b, next_row, p, x, v)
     return ti.abs(x).sum() + ti.abs(v).sum()
@@ -155,13 +157,13 @@ def add_frame_adjoint(particle_q_bar: ti.template(), particle_qd_bar: ti.templat
 
 @ti.func
 def move_particle_adjoint(
-    body: ti.template(), bars: ti.template(), states: ti.template(), previous_state_bar: ti.template(), dual: ti.template(),
+    arrays: ti.template(), bars: ti.template(), states: ti.template(), previous_state_bar: ti.template(), dual: ti.template(),
     b, row, frame, p, state_bar: ti.template(), ground, dt,
 ):  # fmt: skip
     """Adjoint of ``move_particle`` without the elements; writes the adjoint of their force.
 
     Args:
-        body, states, b, frame, p, ground, dt: as in ``move_particle``.
+        arrays, states, b, frame, p, ground, dt: as in ``move_particle``.
         bars: ``DeformableInputs`` of adjoints; those of the particle are added to.
         previous_state_bar: [B, P, 6], receives the adjoint of the state before the step, without that of the elements.
         dual: [B, P, 3], receives the adjoint of the force on the particle, for the elements.
@@ -170,30 +172,30 @@ def move_particle_adjoint(
     """
     x_bar, v_bar, force_bar = state_bar.position, state_bar.velocity, vec3(0.0)
     v_bar += dt * x_bar
-    if body.particle_table[p, HELD] == 0:
-        mass = body.particle_mass[b, p]
+    if arrays.particle_table[p, HELD] == 0:
+        mass = arrays.particle_mass[b, p]
         force_bar = dt / mass * v_bar
         x = load_position(states, b, row, p)
         v = load_velocity(states, b, row, p)
         velocity_change = load_velocity(states, b, row + 1, p) - v
-        gravity_change = dt * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+        gravity_change = dt * vec3(arrays.gravity[b, 0], arrays.gravity[b, 1], arrays.gravity[b, 2])
         # The force on the particle is mass (velocity_change - gravity_change) / dt.
         bars.particle_mass[b, p] = bars.particle_mass[b, p] - (velocity_change - gravity_change).dot(v_bar) / mass
         add_vec3(bars.gravity, b, p, 0, dt * v_bar)
-        load_row = body.particle_table[p, LOADED]
+        load_row = arrays.particle_table[p, LOADED]
         if load_row >= 0:
             for k in ti.static(range(3)):
                 bars.load[b, frame, load_row, k] = bars.load[b, frame, load_row, k] + force_bar[k]
-        if body.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
+        if arrays.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
             height_bar, u_bar, contact_bar = contact_force_adjoint(
-                x.z - ground, v, body.particle_contact[b, p, CONTACT_LAW.ke], body.particle_contact[b, p, CONTACT_LAW.kd],
-                body.particle_contact[b, p, CONTACT_LAW.kf], body.particle_contact[b, p, CONTACT_LAW.mu], dt, force_bar,
+                x.z - ground, v, arrays.particle_contact[b, p, CONTACT_LAW.ke], arrays.particle_contact[b, p, CONTACT_LAW.kd],
+                arrays.particle_contact[b, p, CONTACT_LAW.kf], arrays.particle_contact[b, p, CONTACT_LAW.mu], dt, force_bar,
             )  # fmt: skip
             x_bar.z += height_bar
             v_bar += u_bar
             add_vec4(bars.particle_contact, b, p, 0, contact_bar)
     else:
-        prescribed_row = body.particle_table[p, PRESCRIBED]
+        prescribed_row = arrays.particle_table[p, PRESCRIBED]
         if prescribed_row >= 0:
             for k in ti.static(range(3)):
                 bars.prescribed_qd[b, frame, prescribed_row, k] = bars.prescribed_qd[b, frame, prescribed_row, k] + v_bar[k]

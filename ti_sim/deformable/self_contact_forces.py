@@ -4,7 +4,7 @@ import numpy as np
 
 from ti_sim.base.arrays import Array, reals_in_same_library, zeros_in_same_library
 from ti_sim.base.bundles import kernel, views
-from ti_sim.base.runtime import compiled_without_cfg, ti
+from ti_sim.base.runtime import ti, without_cfg_optimisation
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
@@ -35,7 +35,7 @@ def sum_contact_adjoints(
         chunk_contacts_adjoint(contacts, contact_bar, states, dual, bar, b, 0, 0, 1, dt)
 
 
-@compiled_without_cfg
+@without_cfg_optimisation
 def self_contact_forces(
     model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, *, dt: float
 ) -> Array:
@@ -61,7 +61,7 @@ def self_contact_forces(
     return force
 
 
-@compiled_without_cfg
+@without_cfg_optimisation
 def self_contact_adjoint(
     model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array, dual: np.ndarray, *, dt: float
 ) -> tuple[Array, Array]:

@@ -15,39 +15,39 @@ from ti_sim.deformable.states import initialise_state
 @kernel
 def sum_forces(
     states: ti.types.ndarray(), force: ti.types.ndarray(),
-    body: DeformableArrays,
+    arrays: DeformableArrays,
 ):  # fmt: skip
     """Add the forces of all elements at states [B, 1, P, 6] to force [B, P, 3]."""
     for b in range(states.shape[0]):
-        chunk_forces(body, states, force, b, 0, 0, 0, 1)
+        chunk_forces(arrays, states, force, b, 0, 0, 0, 1)
 
 
 @kernel
 def sum_energy(
     states: ti.types.ndarray(), energy: ti.types.ndarray(),
-    body: DeformableArrays,
+    arrays: DeformableArrays,
 ):  # fmt: skip
     """Elastic energy [B] of all elements at states [B, 1, P, 6]."""
     for b in range(states.shape[0]):
-        energy[b] = elastic_energy(body, states, b, 0, 0)
+        energy[b] = elastic_energy(arrays, states, b, 0, 0)
 
 
 @kernel
 def sum_adjoints(
     states: ti.types.ndarray(), dual: ti.types.ndarray(), bar: ti.types.ndarray(),
-    body: DeformableArrays,
+    arrays: DeformableArrays,
     bars: DeformableInputs,
 ):  # fmt: skip
     """Add the derivatives of dual [B, P, 3] . force by positions and velocities at states [B, 1, P, 6] to bar [B, P, 6]."""
     for b in range(states.shape[0]):
-        chunk_adjoints(body, bars, states, dual, bar, b, 0, 0, 0, 1)
+        chunk_adjoints(arrays, bars, states, dual, bar, b, 0, 0, 0, 1)
 
 
 def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, particle_qd: Array) -> Array:
     """Forces of the elements on the particles: elastic, damping and air forces, without gravity, loads and contact.
 
     Args:
-        model: the elements.
+        model: the particles, elements and boundary conditions.
         inputs: numbers of every world; actuations are those of frame 0.
         particle_q: [B, P, 3] positions [m].
         particle_qd: [B, P, 3] velocities [m/s].
@@ -58,9 +58,9 @@ def forces(model: DeformableModel, inputs: DeformableInputs, particle_q: Array, 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    body, states = _kernel_arguments(model, inputs, particle_q, particle_qd)
+    arrays, states = _kernel_arguments(model, inputs, particle_q, particle_qd)
     force = zeros_in_same_library(inputs.particle_mass, tuple(particle_q.shape))
-    compiled_for(model, sum_forces)(*views(states, force, body))
+    compiled_for(model, sum_forces)(*views(states, force, arrays))
     return force
 
 
@@ -76,9 +76,9 @@ def energy(model: DeformableModel, inputs: DeformableInputs, particle_q: Array) 
     Raises:
         UserError: shapes or precision do not fit.
     """
-    body, states = _kernel_arguments(model, inputs, particle_q, particle_q)
+    arrays, states = _kernel_arguments(model, inputs, particle_q, particle_q)
     result = zeros_in_same_library(inputs.particle_mass, (inputs.world_count,))
-    compiled_for(model, sum_energy)(*views(states, result, body))
+    compiled_for(model, sum_energy)(*views(states, result, arrays))
     return result
 
 
@@ -91,7 +91,7 @@ class ForceDerivative:
         Args:
             model, inputs, particle_q, particle_qd: as in ``forces``.
         """
-        self._body, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
+        self._arrays, self._states = _kernel_arguments(model, inputs, particle_q, particle_qd, differentiable=True)
         self._model, self._like = model, inputs.particle_mass
         self._sums = AdjointSums(model, inputs)
 
@@ -106,7 +106,7 @@ class ForceDerivative:
         """
         bar = zeros_in_same_library(self._like, (*dual.shape[:2], 6))
         compiled_for(self._model, sum_adjoints)(*views(
-            self._states, reals_in_same_library(self._like, dual), bar, self._body, self._sums.partial_sums(),
+            self._states, reals_in_same_library(self._like, dual), bar, self._arrays, self._sums.partial_sums(),
         ))  # fmt: skip
         return to_numpy(bar).astype(np.float64)
 

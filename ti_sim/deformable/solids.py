@@ -174,9 +174,9 @@ class SolidKind:
     rest: Any
 
 
-def solid_kind(family: str, body: Any) -> SolidKind:
+def solid_kind(family: str, arrays: Any) -> SolidKind:
     """``SolidKind`` of a family in a bundle of arrays, while a kernel is compiled."""
-    return SolidKind(FAMILIES[family], _POINTS[family], getattr(body, TABLES[family]), getattr(body, f"{family}_rest"))
+    return SolidKind(FAMILIES[family], _POINTS[family], getattr(arrays, TABLES[family]), getattr(arrays, f"{family}_rest"))
 
 
 solid_kind._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
@@ -195,18 +195,18 @@ def _node_differences(nodes: ti.template(), indices: ti.template(), array: ti.te
 
 
 @ti.func
-def _material_of(body: ti.template(), b, frame, solid):
+def _material_of(arrays: ti.template(), b, frame, solid):
     """Parameters mu and lambda of the energy, damping and actuation of a solid."""
-    mu, lam = body.solid_material[b, solid, SOLID_MATERIAL.mu], body.solid_material[b, solid, SOLID_MATERIAL.lam]
-    return mu, lam, body.solid_material[b, solid, SOLID_MATERIAL.damping], body.solid_actuation[b, frame, solid]
+    mu, lam = arrays.solid_material[b, solid, SOLID_MATERIAL.mu], arrays.solid_material[b, solid, SOLID_MATERIAL.lam]
+    return mu, lam, arrays.solid_material[b, solid, SOLID_MATERIAL.damping], arrays.solid_actuation[b, frame, solid]
 
 
 @ti.func
-def _state_differences(kind: ti.template(), body: ti.template(), state: ti.template(), b, row, e):
+def _state_differences(kind: ti.template(), arrays: ti.template(), state: ti.template(), b, row, e):
     """``_node_differences`` the positions, and of the velocities (zeros without damping)."""
     position_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
     velocity_differences = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
-    if ti.static(body.features.with_damping):
+    if ti.static(arrays.features.with_damping):
         velocity_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.velocity)
     return position_differences, velocity_differences
 
@@ -265,14 +265,14 @@ def _scatter(
 
 @ti.func
 def solid_force(
-    family: ti.template(), body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
+    family: ti.template(), arrays: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_solid,
     first_slot,
 ):  # fmt: skip
     """Add an element's elastic and viscous forces [N] to ``out`` (3 columns; see ``corners.add_corner``).
 
     Args:
         family: "tet", "hex" or "tet10".
-        body: bundle of arrays (``DeformableArrays``).
+        arrays: bundle of arrays (``DeformableArrays``).
         state: [B, rows, P, 6] positions [m] and velocities [m/s].
         out: array of forces.
         b, row: world, and row of the state.
@@ -281,56 +281,56 @@ def solid_force(
         first_solid: index of the first element of the family among all solids.
         first_slot: slot of the family's first corner.
     """
-    kind = solid_kind(family, body)
+    kind = solid_kind(family, arrays)
     solid = first_solid + e
-    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
+    mu, lam, eta, actuation = _material_of(arrays, b, frame, solid)
+    position_differences, velocity_differences = _state_differences(kind, arrays, state, b, row, e)
     forces = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     for point in range(kind.points):
         f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         p = mat3(0.0)
-        for energy in ti.static(body.features.energies):
-            if ti.static(len(body.features.energies) == 1):
+        for energy in ti.static(arrays.features.energies):
+            if ti.static(len(arrays.features.energies) == 1):
                 p = stress(energy, f, mu, lam, actuation)
             else:
-                if body.solid_energy[solid] == energy:
+                if arrays.solid_energy[solid] == energy:
                     p = stress(energy, f, mu, lam, actuation)
-        if ti.static(body.features.with_damping):
+        if ti.static(arrays.features.with_damping):
             p += f @ (eta * symmetric_product(f, _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)))
         _add_stress_forces(kind.nodes, kind.rest, -kind.rest[e, point, 3 * kind.nodes - 3] * p, e, point, forces)
-    _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, 0, forces)
+    _scatter(kind.nodes, kind.indices, arrays.gather, out, b, e, first_slot, 0, forces)
 
 
 @ti.func
-def _rotation_of(body: ti.template(), solid, f):
+def _rotation_of(arrays: ti.template(), solid, f):
     """``rotation_for`` the energy of a solid."""
     rotation = mat3(0.0)
-    for energy in ti.static(body.features.energies):
-        if ti.static(len(body.features.energies) == 1):
+    for energy in ti.static(arrays.features.energies):
+        if ti.static(len(arrays.features.energies) == 1):
             rotation = rotation_for(energy, f)
         else:
-            if body.solid_energy[solid] == energy:
+            if arrays.solid_energy[solid] == energy:
                 rotation = rotation_for(energy, f)
     return rotation
 
 
 @ti.func
-def _stress_differential_of(body: ti.template(), solid, f, rotation, g, mu, lam, actuation):
+def _stress_differential_of(arrays: ti.template(), solid, f, rotation, g, mu, lam, actuation):
     """``stress_differential`` for the energy of a solid."""
     dp = mat3(0.0)
     parameter_derivatives = vec3(0.0)
-    for energy in ti.static(body.features.energies):
-        if ti.static(len(body.features.energies) == 1):
+    for energy in ti.static(arrays.features.energies):
+        if ti.static(len(arrays.features.energies) == 1):
             dp, parameter_derivatives = stress_differential(energy, f, rotation, g, mu, lam, actuation)
         else:
-            if body.solid_energy[solid] == energy:
+            if arrays.solid_energy[solid] == energy:
                 dp, parameter_derivatives = stress_differential(energy, f, rotation, g, mu, lam, actuation)
     return dp, parameter_derivatives
 
 
 @ti.func
 def solid_force_adjoint(
-    family: ti.template(), body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
+    family: ti.template(), arrays: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(),
     out: ti.template(), b, row, frame, e, first_solid, first_slot,
 ):  # fmt: skip
     """Adjoint of ``solid_force``; other arguments as there.
@@ -343,10 +343,10 @@ def solid_force_adjoint(
         dual: [B, P, 3] adjoints w of the forces on the particles.
         out: array to which (df/dx)^T w (columns 0 to 2) and (df/dv)^T w (columns 3 to 5) are added.
     """
-    kind = solid_kind(family, body)
+    kind = solid_kind(family, arrays)
     solid = first_solid + e
-    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
+    mu, lam, eta, actuation = _material_of(arrays, b, frame, solid)
+    position_differences, velocity_differences = _state_differences(kind, arrays, state, b, row, e)
     dual_differences = _dual_differences(kind.nodes, kind.indices, dual, b, e)
     position_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
     velocity_bars = ti.Matrix([[0.0] * 3 for _ in range(kind.nodes - 1)])
@@ -356,8 +356,10 @@ def solid_force_adjoint(
         f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         g = _gradient_of(kind.nodes, kind.rest, dual_differences, e, point)
         minus_volume = -kind.rest[e, point, 3 * kind.nodes - 3]
-        dp, parameter_derivatives = _stress_differential_of(body, solid, f, _rotation_of(body, solid, f), g, mu, lam, actuation)
-        if ti.static(body.features.with_damping):
+        dp, parameter_derivatives = _stress_differential_of(
+            arrays, solid, f, _rotation_of(arrays, solid, f), g, mu, lam, actuation
+        )
+        if ti.static(arrays.features.with_damping):
             f_rate = _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)
             strain_rate = symmetric_product(f, f_rate)
             strain_dual = symmetric_product(f, g)
@@ -370,57 +372,57 @@ def solid_force_adjoint(
     add_bar(bars.solid_material, b, solid, 1, parameter_bars.y)
     add_bar(bars.solid_material, b, solid, 2, eta_bar)
     add_bar(bars.solid_actuation, b, frame, solid, parameter_bars.z)
-    _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
-    if ti.static(body.features.with_damping):
-        _scatter(kind.nodes, kind.indices, body.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
+    _scatter(kind.nodes, kind.indices, arrays.gather, out, b, e, first_slot, PARTICLE.position, position_bars)
+    if ti.static(arrays.features.with_damping):
+        _scatter(kind.nodes, kind.indices, arrays.gather, out, b, e, first_slot, PARTICLE.velocity, velocity_bars)
 
 
 @ti.func
-def solid_energy_of(family: ti.template(), body: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
+def solid_energy_of(family: ti.template(), arrays: ti.template(), state: ti.template(), b, row, frame, e, first_solid):
     """Elastic energy [J] of an element; arguments as in ``solid_force``."""
-    kind = solid_kind(family, body)
+    kind = solid_kind(family, arrays)
     solid = first_solid + e
-    mu, lam, _eta, actuation = _material_of(body, b, frame, solid)
+    mu, lam, _eta, actuation = _material_of(arrays, b, frame, solid)
     position_differences = _node_differences(kind.nodes, kind.indices, state, b, row, e, PARTICLE.position)
     element_energy = 0.0
     for point in range(kind.points):
         f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         volume = kind.rest[e, point, 3 * kind.nodes - 3]
-        for energy in ti.static(body.features.energies):
-            if ti.static(len(body.features.energies) == 1):
+        for energy in ti.static(arrays.features.energies):
+            if ti.static(len(arrays.features.energies) == 1):
                 element_energy += volume * energy_density(energy, f, mu, lam, actuation)
             else:
-                if body.solid_energy[solid] == energy:
+                if arrays.solid_energy[solid] == energy:
                     element_energy += volume * energy_density(energy, f, mu, lam, actuation)
     return element_energy
 
 
 @ti.func
 def solid_force_jacobian(
-    family: ti.template(), body: ti.template(), state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate,
+    family: ti.template(), arrays: ti.template(), state: ti.template(), rows: ti.template(), b, row, frame, e, first_solid, rate,
     first_row,
 ):  # fmt: skip
     """Derivatives of an element's forces by the positions of its nodes, where velocities change with these by ``rate`` [1/s]:
     ``solid_force_adjoint`` of dual fields that are 1 in one component at one node.
 
     Args:
-        family, body, state, b, row, frame, e, first_solid: as in ``solid_force``.
+        family, arrays, state, b, row, frame, e, first_solid: as in ``solid_force``.
         rows: [rows, 3], receives d f_(c, k) / d x_a [N/m] for node c, axis k and node a of the element, in this order.
         first_row: its first row.
     """
-    kind = solid_kind(family, body)
+    kind = solid_kind(family, arrays)
     solid = first_solid + e
-    mu, lam, eta, actuation = _material_of(body, b, frame, solid)
-    position_differences, velocity_differences = _state_differences(kind, body, state, b, row, e)
+    mu, lam, eta, actuation = _material_of(arrays, b, frame, solid)
+    position_differences, velocity_differences = _state_differences(kind, arrays, state, b, row, e)
     for entry in range(3 * kind.nodes * kind.nodes):
         for k in ti.static(range(3)):
             rows[first_row + entry, k] = 0.0
     for point in range(kind.points):
         f = _gradient_of(kind.nodes, kind.rest, position_differences, e, point)
         minus_volume = -kind.rest[e, point, 3 * kind.nodes - 3]
-        rotation = _rotation_of(body, solid, f)
+        rotation = _rotation_of(arrays, solid, f)
         f_rate, strain_rate = mat3(0.0), mat3(0.0)
-        if ti.static(body.features.with_damping):
+        if ti.static(arrays.features.with_damping):
             f_rate = _gradient_of(kind.nodes, kind.rest, velocity_differences, e, point)
             strain_rate = symmetric_product(f, f_rate)
         for c in range(kind.nodes):
@@ -430,8 +432,8 @@ def solid_force_jacobian(
                 for i, j in ti.static(ti.ndrange(3, 3)):
                     if i == k:
                         g[i, j] = shape_gradient[j]
-                dp, _parameters = _stress_differential_of(body, solid, f, rotation, g, mu, lam, actuation)
-                if ti.static(body.features.with_damping):
+                dp, _parameters = _stress_differential_of(arrays, solid, f, rotation, g, mu, lam, actuation)
+                if ti.static(arrays.features.with_damping):
                     strain_dual = symmetric_product(f, g)
                     dp += eta * (f_rate @ strain_dual + g @ strain_rate + rate * (f @ strain_dual))
                 dp *= minus_volume

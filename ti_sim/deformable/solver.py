@@ -144,13 +144,13 @@ class DeformableSolver(Solver):
         slots = slots_of(self.model, like) if self._uses_element_plan(like) else None
         thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) for _ in range(2))
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
-        body, adjoint_body = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
-        shared_arguments = (bar, dual, *bars, adjoint_body, sums.partial_sums())
+        arrays, adjoint_arrays = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
+        shared_arguments = (bar, dual, *bars, adjoint_arrays, sums.partial_sums())
         num_chunks = self._contact_chunks(slots)
 
         def recompute_segment(first: int, count: int) -> None:
             copy_row(*views(rollout.states, first // segment_steps, states, 0))
-            self._advance(body, rollout, states, False, False, 0, states, first, count, recompute_tuner)
+            self._advance(arrays, rollout, states, False, False, 0, states, first, count, recompute_tuner)
 
         def differentiate_segment(first: int, count: int) -> None:
             for start in reversed(range(first, first + count, _SUM_STEPS)):
@@ -285,7 +285,7 @@ class DeformableSolver(Solver):
         return to_numpy(rollout.diverged_step)[:, None]
 
     def _advance(
-        self, body: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
+        self, arrays: DeformableArrays, rollout: DeformableRollout, states: Array, in_place: bool, write_frames: bool,
         keep_every: int, checkpoints: Array, first: int, steps: int, thread_tuner: ThreadTuner | None = None,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment from row 0 of ``states``; ``rollout`` holds the frames and the steps of divergence, and
@@ -300,7 +300,7 @@ class DeformableSolver(Solver):
             forces = zeros_in_same_library(like, (b, slots.rows, 3))
             fault = int_zeros_in_same_library(like, (b, p))
             step_launcher = StepLauncher(
-                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, body, contacts,
+                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, arrays, contacts,
                 *self._step_arguments(), worlds=b, like=like,
                 before=self._contact_launchers(slots, states, first, in_place, forces, contacts),
             )  # fmt: skip
@@ -309,7 +309,7 @@ class DeformableSolver(Solver):
             return
         contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
         world_plan.advance(*views(
-            states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, body, contacts,
+            states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, arrays, contacts,
             iterations_per_task(b), *self._step_arguments(), first, steps,
         ))  # fmt: skip
 

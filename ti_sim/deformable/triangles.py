@@ -148,13 +148,16 @@ def _raise_if_any(is_defective: np.ndarray, tri_indices: np.ndarray, defect: str
 
 
 @ti.func
-def gradient_columns(body: ti.template(), e, first, second):
+def gradient_columns(arrays: ti.template(), e, first, second):
     """Columns of the gradient of a field from its differences along the rest edges 01 and 02."""
-    return (first * body.tri_rest[e, INVERSE], first * body.tri_rest[e, INVERSE + 1] + second * body.tri_rest[e, INVERSE + 3])
+    return (
+        first * arrays.tri_rest[e, INVERSE],
+        first * arrays.tri_rest[e, INVERSE + 1] + second * arrays.tri_rest[e, INVERSE + 3],
+    )
 
 
 @ti.func
-def area_stretch(body: ti.template(), e, f1, f2):
+def area_stretch(arrays: ti.template(), e, f1, f2):
     """Area stretch of triangle e and its direction.
 
     Returns:
@@ -162,7 +165,7 @@ def area_stretch(body: ti.template(), e, f1, f2):
         normal_derivative is the derivative of n by f1 x f2: 1 / |f1 x f2| for a membrane, 0 for a constant n.
     """
     cross = f1.cross(f2)
-    n = vec3(body.tri_rest[e, NORMAL], body.tri_rest[e, NORMAL + 1], body.tri_rest[e, NORMAL + 2])
+    n = vec3(arrays.tri_rest[e, NORMAL], arrays.tri_rest[e, NORMAL + 1], arrays.tri_rest[e, NORMAL + 2])
     normal_derivative = 0.0
     if n.dot(n) == 0:
         cross_norm = cross.norm()
@@ -173,11 +176,11 @@ def area_stretch(body: ti.template(), e, f1, f2):
 
 
 @ti.func
-def triangle_force(body: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
+def triangle_force(arrays: ti.template(), state: ti.template(), out: ti.template(), b, row, frame, e, first_slot):
     """Add the elastic, damping and air forces of triangle e to its three particles.
 
     Args:
-        body: ``DeformableArrays``.
+        arrays: ``DeformableArrays``.
         state: [B, rows, P, 6], m and m/s.
         out: forces [N], see ``add_corner``.
         b: world.
@@ -186,67 +189,67 @@ def triangle_force(body: ti.template(), state: ti.template(), out: ti.template()
         e: index of the triangle.
         first_slot: slot of the first corner of the first triangle.
     """
-    i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
+    i0, i1, i2 = arrays.tri_indices[e, 0], arrays.tri_indices[e, 1], arrays.tri_indices[e, 2]
     x0 = load_position(state, b, row, i0)
-    f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
-    stretch, n, normal_derivative = area_stretch(body, e, f1, f2)
-    mu = body.tri_material[b, e, MU]
+    f1, f2 = gradient_columns(arrays, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
+    stretch, n, normal_derivative = area_stretch(arrays, e, f1, f2)
+    mu = arrays.tri_material[b, e, MU]
     isotropic_stress = mu - mu / (f1.dot(f1) + f2.dot(f2) + 1)
-    pressure = body.tri_material[b, e, LAMBDA] * (stretch - 1 - body.tri_actuation[b, frame, e]) - _TWO_THIRDS * mu
+    pressure = arrays.tri_material[b, e, LAMBDA] * (stretch - 1 - arrays.tri_actuation[b, frame, e]) - _TWO_THIRDS * mu
     s11, s22, s12 = isotropic_stress, isotropic_stress, 0.0
-    area = body.tri_rest[e, AREA]
+    area = arrays.tri_rest[e, AREA]
     air = vec3(0.0)
-    if ti.static(body.features.with_damping or body.features.with_air):
+    if ti.static(arrays.features.with_damping or arrays.features.with_air):
         v0 = load_velocity(state, b, row, i0)
         v1 = load_velocity(state, b, row, i1)
         v2 = load_velocity(state, b, row, i2)
-        if ti.static(body.features.with_damping):
-            d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
-            damping = body.tri_material[b, e, DAMPING]
+        if ti.static(arrays.features.with_damping):
+            d1, d2 = gradient_columns(arrays, e, v1 - v0, v2 - v0)
+            damping = arrays.tri_material[b, e, DAMPING]
             s11 += damping * f1.dot(d1)
             s22 += damping * f2.dot(d2)
             s12 = 0.5 * damping * (f1.dot(d2) + f2.dot(d1))
-        if ti.static(body.features.with_air):
-            drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
+        if ti.static(arrays.features.with_air):
+            drag, lift = arrays.tri_material[b, e, DRAG], arrays.tri_material[b, e, LIFT]
             if normal_derivative > 0 and (drag != 0 or lift != 0):
-                u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
+                u = _THIRD * (v0 + v1 + v2) - vec3(arrays.wind[b, 0], arrays.wind[b, 1], arrays.wind[b, 2])
                 air = _THIRD * air_force(area * stretch, n, u, drag, lift)
     pressure_force = pressure * n
     p1 = s11 * f1 + s12 * f2 + f2.cross(pressure_force)
     p2 = s12 * f1 + s22 * f2 + pressure_force.cross(f1)
-    force1 = -area * body.tri_rest[e, INVERSE] * p1 - area * body.tri_rest[e, INVERSE + 1] * p2
-    force2 = -area * body.tri_rest[e, INVERSE + 3] * p2
+    force1 = -area * arrays.tri_rest[e, INVERSE] * p1 - area * arrays.tri_rest[e, INVERSE + 1] * p2
+    force2 = -area * arrays.tri_rest[e, INVERSE + 3] * p2
     slot = first_slot + 3 * e
-    add_corner(body.gather, out, b, slot, i0, 0, air - force1 - force2)
-    add_corner(body.gather, out, b, slot + 1, i1, 0, air + force1)
-    add_corner(body.gather, out, b, slot + 2, i2, 0, air + force2)
+    add_corner(arrays.gather, out, b, slot, i0, 0, air - force1 - force2)
+    add_corner(arrays.gather, out, b, slot + 1, i1, 0, air + force1)
+    add_corner(arrays.gather, out, b, slot + 2, i2, 0, air + force2)
 
 
 @ti.func
 def triangle_force_adjoint(
-    body: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
+    arrays: ti.template(), bars: ti.template(), state: ti.template(), dual: ti.template(), out: ti.template(),
     b, row, frame, e, first_slot,
 ):  # fmt: skip
     """Adjoint of ``triangle_force`` for the dual of the forces, dual [B, P, 3]: adds to the adjoints of positions and velocities
     (columns 0-2 and 3-5 of ``out``), of the triangle's material and actuation, and of the wind ([B, T, 3], one row per triangle).
     """
-    i0, i1, i2 = body.tri_indices[e, 0], body.tri_indices[e, 1], body.tri_indices[e, 2]
+    i0, i1, i2 = arrays.tri_indices[e, 0], arrays.tri_indices[e, 1], arrays.tri_indices[e, 2]
     x0 = load_position(state, b, row, i0)
-    f1, f2 = gradient_columns(body, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
+    f1, f2 = gradient_columns(arrays, e, load_position(state, b, row, i1) - x0, load_position(state, b, row, i2) - x0)
     v0, v1, v2 = load_velocity(state, b, row, i0), load_velocity(state, b, row, i1), load_velocity(state, b, row, i2)
-    d1, d2 = gradient_columns(body, e, v1 - v0, v2 - v0)
+    d1, d2 = gradient_columns(arrays, e, v1 - v0, v2 - v0)
     w0, w1, w2 = load_dual(dual, b, i0), load_dual(dual, b, i1), load_dual(dual, b, i2)
-    g1, g2 = gradient_columns(body, e, w1 - w0, w2 - w0)
-    stretch, n, normal_derivative = area_stretch(body, e, f1, f2)
-    mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
-    damping = body.tri_material[b, e, DAMPING]
-    drag, lift = body.tri_material[b, e, DRAG], body.tri_material[b, e, LIFT]
-    area = body.tri_rest[e, AREA]
+    g1, g2 = gradient_columns(arrays, e, w1 - w0, w2 - w0)
+    stretch, n, normal_derivative = area_stretch(arrays, e, f1, f2)
+    mu, lame = arrays.tri_material[b, e, MU], arrays.tri_material[b, e, LAMBDA]
+    damping = arrays.tri_material[b, e, DAMPING]
+    drag, lift = arrays.tri_material[b, e, DRAG], arrays.tri_material[b, e, LIFT]
+    area = arrays.tri_rest[e, AREA]
 
     # Virtual power of the elastic stress per area: isotropic_stress q + pressure s, with q = F : G, s the change of J along G.
     inverse = 1 / (f1.dot(f1) + f2.dot(f2) + 1)
     isotropic_stress = mu - mu * inverse
-    area_strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    area_strain = stretch - 1 - arrays.tri_actuation[b, frame, e]
     pressure = lame * area_strain - _TWO_THIRDS * mu
     q = f1.dot(g1) + f2.dot(g2)
     cross_change = g1.cross(f2) + f1.cross(g2)
@@ -269,7 +272,7 @@ def triangle_force_adjoint(
 
     u_bar = vec3(0.0)
     if normal_derivative > 0:  # air forces act on membranes only
-        u = _THIRD * (v0 + v1 + v2) - vec3(body.wind[b, 0], body.wind[b, 1], body.wind[b, 2])
+        u = _THIRD * (v0 + v1 + v2) - vec3(arrays.wind[b, 0], arrays.wind[b, 1], arrays.wind[b, 2])
         area_vector_bar, velocity_bar, drag_bar, lift_bar = air_force_adjoint(
             area * stretch, n, u, drag, lift, _THIRD * (w0 + w1 + w2)
         )
@@ -287,31 +290,31 @@ def triangle_force_adjoint(
     add_bar(bars.tri_material, b, e, DAMPING, -area * strain_rate_product)
     add_bar(bars.tri_actuation, b, frame, e, area * lame * s)
 
-    c00, c01 = -area * body.tri_rest[e, INVERSE], -area * body.tri_rest[e, INVERSE + 1]
-    c11 = -area * body.tri_rest[e, INVERSE + 3]
+    c00, c01 = -area * arrays.tri_rest[e, INVERSE], -area * arrays.tri_rest[e, INVERSE + 1]
+    c11 = -area * arrays.tri_rest[e, INVERSE + 3]
     x1_bar, x2_bar = c00 * p1 + c01 * p2, c11 * p2
     v1_bar, v2_bar = c00 * r1 + c01 * r2, c11 * r2
     slot = first_slot + 3 * e
-    add_state_corner(body.gather, out, b, slot, i0, -x1_bar - x2_bar, u_bar - v1_bar - v2_bar)
-    add_state_corner(body.gather, out, b, slot + 1, i1, x1_bar, u_bar + v1_bar)
-    add_state_corner(body.gather, out, b, slot + 2, i2, x2_bar, u_bar + v2_bar)
+    add_state_corner(arrays.gather, out, b, slot, i0, -x1_bar - x2_bar, u_bar - v1_bar - v2_bar)
+    add_state_corner(arrays.gather, out, b, slot + 1, i1, x1_bar, u_bar + v1_bar)
+    add_state_corner(arrays.gather, out, b, slot + 2, i2, x2_bar, u_bar + v2_bar)
 
 
 @ti.func
-def triangle_energy_of(body: ti.template(), state: ti.template(), b, row, frame, e):
+def triangle_energy_of(arrays: ti.template(), state: ti.template(), b, row, frame, e):
     """Elastic energy of triangle e [J]."""
-    x0 = load_position(state, b, row, body.tri_indices[e, 0])
+    x0 = load_position(state, b, row, arrays.tri_indices[e, 0])
     f1, f2 = gradient_columns(
-        body, e,
-        load_position(state, b, row, body.tri_indices[e, 1]) - x0, load_position(state, b, row, body.tri_indices[e, 2]) - x0,
+        arrays, e,
+        load_position(state, b, row, arrays.tri_indices[e, 1]) - x0, load_position(state, b, row, arrays.tri_indices[e, 2]) - x0,
     )  # fmt: skip
-    stretch, _n, _normal_derivative = area_stretch(body, e, f1, f2)
-    mu, lame = body.tri_material[b, e, MU], body.tri_material[b, e, LAMBDA]
+    stretch, _n, _normal_derivative = area_stretch(arrays, e, f1, f2)
+    mu, lame = arrays.tri_material[b, e, MU], arrays.tri_material[b, e, LAMBDA]
     norm_excess = f1.dot(f1) + f2.dot(f2) - 2
-    area_strain = stretch - 1 - body.tri_actuation[b, frame, e]
+    area_strain = stretch - 1 - arrays.tri_actuation[b, frame, e]
     energy_density = (
         0.5 * mu * (norm_excess - ti.log(1 + norm_excess / 3))
         + 0.5 * lame * area_strain * area_strain
         - _TWO_THIRDS * mu * (stretch - 1)
     )
-    return body.tri_rest[e, AREA] * energy_density
+    return arrays.tri_rest[e, AREA] * energy_density

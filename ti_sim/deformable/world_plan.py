@@ -28,7 +28,7 @@ from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stal
 @kernel
 def advance(
     states: ti.types.ndarray(), in_place: int, force: ti.types.ndarray(), output: Output, diverged_step: ti.types.ndarray(),
-    diverged_particle: ti.types.ndarray(), body: DeformableArrays, contacts: SelfContactArrays, iterations_per_task: int,
+    diverged_particle: ti.types.ndarray(), arrays: DeformableArrays, contacts: SelfContactArrays, iterations_per_task: int,
     settings: StepSettings, first_step: int, steps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from row 0 of states [B, rows, P, 6].
@@ -50,28 +50,28 @@ def advance(
                 row, next_row = steps_done, steps_done + 1
                 if in_place == 1:
                     row, next_row = 0, 0
-                add_all_forces(body, contacts, states, force, b, row, step, settings)
+                add_all_forces(arrays, contacts, states, force, b, row, step, settings)
                 magnitude = 0.0
-                for p in range(body.particle_mass.shape[1]):
+                for p in range(arrays.particle_mass.shape[1]):
                     particle_force = load_vec3(force, b, p, 0)
                     for k in ti.static(range(3)):
                         force[b, p, k] = 0.0
                     magnitude += move_particle(
-                        body, states, b, row, next_row, frame, p, particle_force, settings.ground, settings.dt
+                        arrays, states, b, row, next_row, frame, p, particle_force, settings.ground, settings.dt
                     )
-                    if ti.static(body.features.with_self_contact):
+                    if ti.static(arrays.features.with_self_contact):
                         mark_if_stale(contacts, states, b, next_row, p, step + 1, settings.dt)
                 steps_done += 1
                 if output.write_frames == 1 and (step + 1) % settings.substeps == 0:
-                    for p in range(body.particle_mass.shape[1]):
+                    for p in range(arrays.particle_mass.shape[1]):
                         store_frame(states, b, next_row, frame + 1, p, output.particle_q, output.particle_qd)
                 if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
-                    for p in range(body.particle_mass.shape[1]):
+                    for p in range(arrays.particle_mass.shape[1]):
                         for k in ti.static(range(PARTICLE.size)):
                             output.checkpoints[b, (step + 1) // output.keep_every, p, k] = states[b, next_row, p, k]
                 if not magnitude < LARGEST:
                     first_particle = -1
-                    for p in range(body.particle_mass.shape[1]):
+                    for p in range(arrays.particle_mass.shape[1]):
                         if first_particle < 0 and not particle_size(states, b, next_row, p) < LARGEST:
                             first_particle = p
                     if first_particle >= 0:
@@ -82,7 +82,7 @@ def advance(
 
 @kernel
 def advance_adjoint(
-    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), adjoints: ParticleAdjoints, body: DeformableArrays,
+    states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), adjoints: ParticleAdjoints, arrays: DeformableArrays,
     bars: DeformableInputs, contacts: SelfContactArrays, iterations_per_task: int, settings: StepSettings,
     first_step: int, first_row: int, steps: int,
 ):  # fmt: skip
@@ -98,14 +98,14 @@ def advance_adjoint(
             for steps_done in range(steps):
                 step, row = first_step + steps - 1 - steps_done, first_row + steps - 1 - steps_done
                 frame = step // settings.substeps
-                for p in range(body.particle_mass.shape[1]):
+                for p in range(arrays.particle_mass.shape[1]):
                     state_bar = load_particle_adjoint(adjoints.state, b, p)
                     if (step + 1) % settings.substeps == 0:
                         add_frame_adjoint(adjoints.particle_q, adjoints.particle_qd, b, frame + 1, p, state_bar)
                     move_particle_adjoint(
-                        body, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground,
+                        arrays, bars, states, adjoints.state, adjoints.dual, b, row, frame, p, state_bar, settings.ground,
                         settings.dt,
                     )  # fmt: skip
-                    if ti.static(body.features.with_self_contact):
+                    if ti.static(arrays.features.with_self_contact):
                         mark_if_stale(contacts, states, b, row, p, step, settings.dt)
-                add_all_forces_adjoint(body, bars, contacts, states, adjoints.dual, adjoints.state, b, row, step, settings)
+                add_all_forces_adjoint(arrays, bars, contacts, states, adjoints.dual, adjoints.state, b, row, step, settings)

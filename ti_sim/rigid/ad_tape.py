@@ -6,9 +6,12 @@ from ti_sim.rollout.ad_tape import SolverTape
 
 
 class RigidTape(SolverTape):
-    """A rigid rollout (solver: ``RigidSolver``) whose ``__call__`` records itself on a running tape."""
+    """A rigid rollout whose ``__call__`` records itself on a running tape.
 
-    frame_names = ("body_q", "body_qd")
+    Its argument ``solver`` is a ``RigidSolver``.
+    """
+
+    output_names = ("body_q", "body_qd")
 
     def __call__(self, inputs: RigidInputs, body_q: Array, body_qd: Array) -> None:
         """Simulate, and write body_q [B, frames + 1, N, 7] and body_qd [B, frames + 1, N, 6] (ti.ndarrays).

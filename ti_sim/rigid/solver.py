@@ -19,7 +19,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.bundles import viewed, views
 from ti_sim.base.errors import DivergenceError, UserError
 from ti_sim.base.parallel import iterations_per_task
-from ti_sim.base.runtime import compiled_at_level_0, require
+from ti_sim.base.runtime import at_optimisation_level_0, require
 from ti_sim.rigid import element_plan, world_plan
 from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, RigidArrays
 from ti_sim.rigid.forces import contact_wrenches, contact_wrenches_adjoint
@@ -106,7 +106,7 @@ class RigidSolver(Solver):
         """As ``Solver.last_names``."""
         return ("body_momentum", "contact_bristle") if self.model.has_bristles else ("body_momentum",)
 
-    @compiled_at_level_0
+    @at_optimisation_level_0
     def _simulate(self, inputs: RigidInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> RigidRollout:
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
@@ -160,7 +160,7 @@ class RigidSolver(Solver):
                 fill_nan(array, (world, entries))
         return last_arrays
 
-    @compiled_at_level_0
+    @at_optimisation_level_0
     def _differentiate(self, rollout: RigidRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> RigidInputs:
         """``rollout_adjoint`` of checked arguments."""
         inputs, like = rollout.inputs, rollout.inputs.body_mass
@@ -182,7 +182,7 @@ class RigidSolver(Solver):
         ))  # fmt: skip
         return input_bars
 
-    @compiled_at_level_0
+    @at_optimisation_level_0
     def _forces(self, inputs: RigidInputs) -> tuple[Array]:
         """``forces`` of checked inputs: ground_wrench [B, N, 6], of the ground on each body (``contact_wrenches``)."""
         wrench = zeros_in_same_library(inputs.body_mass, (inputs.world_count, self.model.body_count, 6))
@@ -190,7 +190,7 @@ class RigidSolver(Solver):
         contact_wrenches(*views(inputs.body_q0, inputs.body_qd0, wrench, self._kernel_arrays(inputs, bristles, 0)))
         return (wrench,)
 
-    @compiled_at_level_0
+    @at_optimisation_level_0
     def _forces_adjoint(self, inputs: RigidInputs, bars: tuple[Array]) -> RigidInputs:
         """``forces_adjoint`` of checked inputs."""
         input_bars = inputs.zeros()

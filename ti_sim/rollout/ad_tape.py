@@ -16,10 +16,10 @@ class SolverTape:
     of every input array.
 
     Attributes:
-        frame_names: names of the rollout's arrays of positions and velocities at the frames.
+        output_names: names of the rollout's positions and velocities at the frames, which ``record`` writes.
     """
 
-    frame_names: ClassVar[tuple[str, str]]
+    output_names: ClassVar[tuple[str, str]]
 
     def __init__(self, solver: Any, frames: int, *, adjoint: Adjoint | None = None) -> None:
         """Bind a solver to a number of frame intervals.
@@ -38,7 +38,7 @@ class SolverTape:
 
         Args:
             inputs: inputs of the solver.
-            positions, velocities: ti.ndarrays of the shapes of the rollout's ``frame_names``.
+            positions, velocities: ti.ndarrays, each of the shape of the rollout's array named in ``output_names``.
 
         Raises:
             UserError: shapes or precision do not fit.
@@ -50,7 +50,7 @@ class _Call:
     """One call of a ``SolverTape``. Each call stores its own states, so a tape can hold several."""
 
     def __init__(self, tape: SolverTape) -> None:
-        self.solver, self.frames, self.adjoint, self.names = tape.solver, tape.frames, tape.adjoint, tape.frame_names
+        self.solver, self.frames, self.adjoint, self.names = tape.solver, tape.frames, tape.adjoint, tape.output_names
         self.rollout: Any = None
 
 

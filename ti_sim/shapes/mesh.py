@@ -19,7 +19,7 @@ from ti_sim.shapes.archives import check_unpacked_size
 from ti_sim.shapes.mass import MassProperties, integrate_surface
 from ti_sim.shapes.overlap import miscounted_volume
 from ti_sim.shapes.shape import Shape
-from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, ungrouped_mesh, without_slivers
+from ti_sim.shapes.surface import TriangleMesh, check_arrays, check_solid, extent, single_group_mesh, without_slivers
 
 HUGE = 10.0  # m: a mesh of this size may be one in millimetres
 _LARGE_FILE_BYTES = 20_000_000  # bytes: reading a file of this size takes seconds
@@ -119,7 +119,7 @@ class Mesh(Shape):
         return self._collision_surface.transformed()
 
     def field_surface(self) -> tuple[TriangleMesh, int | None]:
-        """The surface of the collision shape, or of this mesh."""
+        """Surface of the collision shape, or of this mesh without one, in the shape's frame [m], and ``field_cells``."""
         return (self.collision if isinstance(self.collision, Shape) else self).surface(), self.field_cells
 
     def local_contact_points(self) -> np.ndarray:
@@ -141,7 +141,7 @@ class Mesh(Shape):
         except (TypeError, ValueError):
             raise UserError(f"{name}: vertices [V, 3] and faces [F, 3] must be arrays of numbers") from None
         check_arrays(vertices, faces, name)
-        return ungrouped_mesh(vertices, faces)
+        return single_group_mesh(vertices, faces)
 
     @cached_property
     def _collision_surface(self) -> TriangleMesh:
@@ -177,13 +177,14 @@ def warn_of_size(vertices: np.ndarray, scale: float, name: str) -> None:
 def _without_unused_vertices(mesh: TriangleMesh) -> TriangleMesh:
     """The geometry of a mesh without unused vertices."""
     used_vertices, index = np.unique(mesh.faces, return_inverse=True)
-    return ungrouped_mesh(mesh.vertices[used_vertices], index.reshape(-1, 3))
+    return single_group_mesh(mesh.vertices[used_vertices], index.reshape(-1, 3))
 
 
 def read_mesh_file(path: Path) -> TriangleMesh:
-    """Read the triangles of all geometries of a file, without checks or merging.
+    """Read the triangles of all geometries of a file as one mesh.
 
-    Where geometries have colours of different kinds, or of materials, all faces get one.
+    Vertices are not merged, and triangles of zero area are removed (``without_slivers``). The mesh has vertex colours if all
+    geometries have them; otherwise every face has a colour, unless no geometry has any.
 
     Args:
         path: path of the file; its extension defines the format.
@@ -204,7 +205,7 @@ def read_mesh_file(path: Path) -> TriangleMesh:
     check_arrays(vertices, faces, f"mesh file {path}")
     textures, face_texture = _textures(submeshes)
     vertex_colors, face_colors = _linear_colors(submeshes, path)
-    return without_slivers(ungrouped_mesh(
+    return without_slivers(single_group_mesh(
         vertices, faces, vertex_colors=vertex_colors, face_colors=face_colors, uv=_uv(submeshes), textures=textures,
         face_texture=face_texture, texture_fault=_texture_fault(path),
     ))  # fmt: skip

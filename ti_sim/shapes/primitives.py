@@ -18,7 +18,7 @@ from ti_sim.base.rules import Positive, Rule, checked
 from ti_sim.shapes.contact_points import balls, rim
 from ti_sim.shapes.mass import MassProperties
 from ti_sim.shapes.shape import Shape
-from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, single_group_mesh
 
 if TYPE_CHECKING:
     from ti_sim.shapes.distance import DistanceField
@@ -84,7 +84,7 @@ class Sphere(_ParametricShape):
         vertices, faces = _icosahedron()
         for _ in range(self.subdivisions):
             vertices, faces = _subdivide(vertices, faces)
-        return ungrouped_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
+        return single_group_mesh(self.radius * vertices, faces, uv=sphere_uv(vertices[faces]))
 
     def local_contact_points(self) -> np.ndarray:
         """The ball."""
@@ -273,7 +273,7 @@ def _surface_of_revolution(radii: np.ndarray, heights: np.ndarray, sections: int
     faces.append(
         np.stack([np.full_like(section, len(vertices) - 1), ring_starts[-1] + section, ring_starts[-1] + next_section], axis=1)
     )
-    return ungrouped_mesh(vertices, np.concatenate(faces), uv=_surface_of_revolution_uv(radii, heights, sections))
+    return single_group_mesh(vertices, np.concatenate(faces), uv=_surface_of_revolution_uv(radii, heights, sections))
 
 
 def _surface_of_revolution_uv(radii: np.ndarray, heights: np.ndarray, sections: int) -> np.ndarray:

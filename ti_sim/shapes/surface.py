@@ -67,7 +67,7 @@ class TriangleMesh:
         )
 
 
-def ungrouped_mesh(vertices: np.ndarray, faces: np.ndarray, **attributes: Any) -> TriangleMesh:
+def single_group_mesh(vertices: np.ndarray, faces: np.ndarray, **attributes: Any) -> TriangleMesh:
     """A TriangleMesh with one face group; converts the arrays to the types of TriangleMesh.
 
     Args:

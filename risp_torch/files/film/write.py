@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from risp_torch.files.film.clock import Clock
 from risp_torch.files.film.curves import SRGB, linear_to_srgb
 from risp_torch.files.film.cut import Cut
@@ -87,7 +87,7 @@ def write_folder(folder: Path, pictures: Iterable[np.ndarray], description: Mapp
             f"{folder} already holds files that are not a video ({', '.join(foreign_files[:3])}): choose an empty or a new folder"
         )
     curve = LINEAR if description.get("curve") == LINEAR else SRGB
-    with replacing(folder) as temporary:
+    with atomic_replacement(folder) as temporary:
         temporary.mkdir()
         count, shape = 0, (0, 0)
         for count, picture in enumerate(pictures, start=1):

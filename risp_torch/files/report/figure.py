@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from ti_sim.base.errors import UserError
 from ti_sim.base.numbers import format_value
 from ti_sim.base.rules import Positive, checked
@@ -59,7 +59,7 @@ def figure_file(path: Path | str, width: Positive, height: Positive) -> Iterator
         figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure
-        with replacing(path) as temporary:
+        with atomic_replacement(path) as temporary:
             figure.savefig(temporary, format=file_format)
 
 

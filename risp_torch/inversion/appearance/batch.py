@@ -20,7 +20,7 @@ from risp_torch.inversion.appearance.model.shading import shading_basis
 from risp_torch.inversion.appearance.model.shadow import shadows_of
 from risp_torch.inversion.appearance.rendering import picture_of_bodies, shadows_in
 from risp_torch.inversion.appearance.settings import LIGHTS, LookSettings
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_render import FragmentWeights
 
 SMOOTH = 8  # cosines along each side of a smooth plate
@@ -71,13 +71,13 @@ class SolvedLook:
 
 
 def solve_worlds(
-    unlit: Unlit, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray, weights: torch.Tensor | None = None,
-    first_look: SolvedLook | None = None, frozen: FrozenAppearance | None = None,
+    unlit_inputs: UnlitRenderInputs, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray,
+    weights: torch.Tensor | None = None, first_look: SolvedLook | None = None, frozen: FrozenAppearance | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
     Args:
-        unlit: of B worlds and n frames.
+        unlit_inputs: render inputs of B worlds and n frames.
         film: [n, H, W, 3] linear colour.
         settings: what is solved.
         still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
@@ -86,16 +86,20 @@ def solve_worlds(
         frozen: a look from which those of all worlds are one step away, in place of solving them.
     """
     with torch.no_grad():
-        entries, plate_share = unlit.weights()
-        basis = shading_basis(unlit.normals(), LIGHTS[settings.light]).cpu().numpy()
-        shadows = unlit.film_of((shadows_of(unlit) * plate_share[:, None]).movedim(1, -1)) if settings.shadow else None
-        plate_share = unlit.film_of(plate_share[..., None]).reshape(unlit.worlds, unlit.frames, -1).cpu().numpy()
-    images = unlit.frames * unlit.moments
+        entries, plate_share = unlit_inputs.weights()
+        basis = shading_basis(unlit_inputs.normals(), LIGHTS[settings.light]).cpu().numpy()
+        shadows = (
+            unlit_inputs.film_of((shadows_of(unlit_inputs) * plate_share[:, None]).movedim(1, -1)) if settings.shadow else None
+        )
+        plate_share = (
+            unlit_inputs.film_of(plate_share[..., None]).reshape(unlit_inputs.worlds, unlit_inputs.frames, -1).cpu().numpy()
+        )
+    images = unlit_inputs.frames * unlit_inputs.moments
     pixels, weight = pixels_of(film, weights)
     basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
-    palette = Palette.of(unlit.faces, unlit.rest, unlit.vertex_body, settings.colors, texels=settings.texels)
+    palette = Palette.of(unlit_inputs.faces, unlit_inputs.rest, unlit_inputs.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
-    for world in range(unlit.worlds):
+    for world in range(unlit_inputs.worlds):
         chosen = entries.image // images == world
         world_weights = FragmentWeights(
             entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
@@ -131,9 +135,9 @@ def composed(solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)
 
 
-def rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
+def rendered(unlit_inputs: UnlitRenderInputs, solved: Sequence[SolvedLook]) -> torch.Tensor:
     """[B, n, H, W, 3] the same pictures by the renderer, with the gradient in the motion and the camera at these looks."""
-    like, size = unlit.inputs.body_q, (unlit.settings.height, unlit.settings.width)
+    like, size = unlit_inputs.arrays.body_q, (unlit_inputs.settings.height, unlit_inputs.settings.width)
 
     def tensor(arrays: list[np.ndarray]) -> torch.Tensor:
         return torch.as_tensor(np.stack(arrays)).to(like)
@@ -141,13 +145,13 @@ def rendered(unlit: Unlit, solved: Sequence[SolvedLook]) -> torch.Tensor:
     looks, palette = [solved_look.look for solved_look in solved], solved[0].system.palette
     colors, cast = tensor([look.colors for look in looks]).split([palette.bodies, palette.shadows], dim=1)
     light = tensor([look.light for look in looks])
-    basis = shading_basis(unlit.normals(), light.shape[1]).unflatten(0, (unlit.worlds, -1))
+    basis = shading_basis(unlit_inputs.normals(), light.shape[1]).unflatten(0, (unlit_inputs.worlds, -1))
     shade = torch.einsum("bmfl,blc->bmfc", basis, light)
-    images = picture_of_bodies(unlit, palette, colors, shade)
+    images = picture_of_bodies(unlit_inputs, palette, colors, shade)
     plate = tensor([solved_look.plate.reshape(*size, 3) for solved_look in solved]).repeat_interleave(
-        unlit.frames * unlit.moments, dim=0
+        unlit_inputs.frames * unlit_inputs.moments, dim=0
     )
     if palette.shadows:
-        plate = plate + shadows_in(unlit, cast)
+        plate = plate + shadows_in(unlit_inputs, cast)
     gain, offset = (tensor([getattr(look, name) for look in looks])[:, :, None, None] for name in ("gain", "offset"))
-    return gain * unlit.film_of(images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset
+    return gain * unlit_inputs.film_of(images[..., :3] + (1.0 - images[..., 3:]) * plate) + offset

@@ -29,7 +29,7 @@ from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import checked
 
@@ -121,9 +121,13 @@ class MatchedLoss(PictureLoss):
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
     ) -> torch.Tensor:
         """Observations of the motion in the solved look (``Loss.observe``)."""
-        unlit, solved, numbers, film = self._solved(scene, states, values, frames)
-        inputs = [array for array in (*vars(unlit.inputs).values(), unlit.exposure_weights) if isinstance(array, torch.Tensor)]
-        pictures = rendered(unlit, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
+        unlit_inputs, solved, numbers, film = self._solved(scene, states, values, frames)
+        inputs = [
+            array
+            for array in (*vars(unlit_inputs.arrays).values(), unlit_inputs.exposure_weights)
+            if isinstance(array, torch.Tensor)
+        ]
+        pictures = rendered(unlit_inputs, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
         residual = pictures - film
         factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust_scale**2)
         observed = self.compared(film + factor * residual, numbers).clone()
@@ -146,13 +150,13 @@ class MatchedLoss(PictureLoss):
     def write_sheet(self, path: Path, scene: Scene, states: States, values: Mapping[str, torch.Tensor]) -> None:
         """Write what was solved of the film as a picture (arguments: ``Loss.write_pictures``)."""
         with torch.no_grad():
-            unlit, solved, _, film = self._solved(scene, states, values, None)
-            bodies = rendered(unlit, [solved[0].before_black])[0]
+            unlit_inputs, solved, _, film = self._solved(scene, states, values, None)
+            bodies = rendered(unlit_inputs, [solved[0].before_black])[0]
             estimate = composed(solved, film)[0]
             plate = torch.as_tensor(solved[0].plate).to(film).reshape(film.shape[1:]).expand(film.shape)
             if shadows := solved[0].system.palette.shadows:
                 cast = torch.as_tensor(solved[0].look.colors[-shadows:]).to(film)[None]
-                plate = plate + unlit.film_of(shadows_in(unlit, cast))[0]
+                plate = plate + unlit_inputs.film_of(shadows_in(unlit_inputs, cast))[0]
         write_look_sheet(path, film, estimate, bodies, plate)
 
     def blocks(self, shape: Sequence[int], size: tuple[int, int]) -> np.ndarray:
@@ -171,8 +175,8 @@ class MatchedLoss(PictureLoss):
 
     def _solved(
         self, scene: Scene, states: States, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None
-    ) -> tuple[Unlit, list[SolvedLook], Sequence[int], torch.Tensor]:
-        """Unlit pictures, the look of every world, frame numbers, and the film [n, H, W, 3] at them.
+    ) -> tuple[UnlitRenderInputs, list[SolvedLook], Sequence[int], torch.Tensor]:
+        """Render inputs of unlit pictures, the look of every world, frame numbers, and the film [n, H, W, 3] at them.
 
         Worlds begin with the look that was solved last: looks of near motions are similar.
         """
@@ -181,8 +185,8 @@ class MatchedLoss(PictureLoss):
         edges = self.settings.own_edges
         if edges is not None and SOFTNESS in values:
             raise UserError(f"{SOFTNESS} is unknown, and edges are those of a camera: leave it out, or take --look edges=scene")
-        unlit = Unlit.of(scene, states, values, frames, edges=edges)
-        numbers = range(unlit.frames) if frames is None else frames
+        unlit_inputs = UnlitRenderInputs.of(scene, states, values, frames, edges=edges)
+        numbers = range(unlit_inputs.frames) if frames is None else frames
         film = self._film[list(numbers)]
         weights = None if self.weights is None else self.weights.of(numbers)
         key = (tuple(numbers), self.settings.robust_scale)
@@ -190,10 +194,10 @@ class MatchedLoss(PictureLoss):
             self._still[key] = still_plate(*pixels_of(film, weights), self.settings)
         frozen = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
         solved = solve_worlds(
-            unlit, film, self.settings, still=self._still[key], weights=weights, first_look=self._begin, frozen=frozen
+            unlit_inputs, film, self.settings, still=self._still[key], weights=weights, first_look=self._begin, frozen=frozen
         )
         self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
-        return unlit, solved, numbers, film
+        return unlit_inputs, solved, numbers, film
 
 
 class MatchedFilms(PictureLoss):

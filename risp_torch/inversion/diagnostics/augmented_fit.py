@@ -198,7 +198,7 @@ class _JointProblem(LeastSquaresProblem):
             vectors = np.clip(point.vector + point_steps, self.low, self.high)
             observed, finite = self.joint.observed(vectors)
             residual = target - observed
-            losses = (residual**2).sum(dim=1).double().cpu().numpy() / self.joint.comparison.count
+            losses = (residual**2).sum(dim=1).double().cpu().numpy() / self.joint.comparison.observation_count
             losses[~finite.cpu().numpy() | ~np.isfinite(losses)] = np.inf
             candidates.append([_Evaluated(*row) for row in zip(vectors, residual, losses.tolist(), strict=True)])
             objectives.append(self.penalised(losses, vectors))
@@ -206,7 +206,7 @@ class _JointProblem(LeastSquaresProblem):
 
     def penalised(self, losses: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Losses [n] of vectors [n, K + M] with their distance from the priors."""
-        observation_weight = self.design_effect / self.joint.comparison.count
+        observation_weight = self.design_effect / self.joint.comparison.observation_count
         return losses * np.exp(np.minimum(observation_weight * self.joint.penalty(vectors), MAX_EXPONENT))
 
 

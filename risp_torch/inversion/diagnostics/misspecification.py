@@ -126,7 +126,9 @@ def _diagnosed(
         corrected_level = CORRELATION_LEVEL / len(tests)
         ratio = max([1.0, *(test.block_variance_ratio for _, test in tests if test.correlation_p_value < corrected_level)])
     unexplained = linearisation.loss - (explained or 0.0)
-    p_values = np.array([_p_value(test, bars, linearisation.comparison.count, misfit, unexplained) for _, test in tests])
+    p_values = np.array(
+        [_p_value(test, bars, linearisation.comparison.observation_count, misfit, unexplained) for _, test in tests]
+    )
     significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < SIGNIFICANCE_LEVEL]
     if significant and p_value_of_all(p_values) >= SIGNIFICANCE_LEVEL:
         significant = []
@@ -218,7 +220,10 @@ def _misspecification(
     linearisation: Linearisation, joint: AugmentedProblem, test: ScoreTest, errors: FilmErrors, unexplained: float
 ) -> Misspecification:
     """A family whose test is significant, with its amplitudes after some steps, and the larger shifts of these and the test."""
-    ranges, loss = joint.unknowns.scaled_range(), linearisation.loss - test.residual_decrease / linearisation.comparison.count
+    ranges, loss = (
+        joint.unknowns.scaled_range(),
+        linearisation.loss - test.residual_decrease / linearisation.comparison.observation_count,
+    )
     augmented = AugmentedFit(joint.family, test.amplitudes, test.shift * ranges, loss)
     if not joint.family.variants:
         try:

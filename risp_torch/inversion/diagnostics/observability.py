@@ -51,7 +51,7 @@ class Observability:
         bars: error bars, correlations and unobservable directions, with the priors.
         alone: [K] error bars if all other unknowns were known, scaled units; infinite without any effect.
         singular: [K] singular values of the whitened Jacobian, per range of the unknowns, the largest first, without priors.
-        unit: of an observation, in sentences.
+        observation_name: name of an observation in a sentence.
     """
 
     unknowns: Unknowns
@@ -60,7 +60,7 @@ class Observability:
     bars: Uncertainty
     alone: np.ndarray
     singular: np.ndarray
-    unit: str = "pixel"
+    observation_name: str = "pixel"
 
     @property
     def shares(self) -> np.ndarray:
@@ -87,7 +87,7 @@ class Observability:
     def verdict(self) -> str:
         """One or two sentences: which unknowns the film identifies, how well, and which it does not."""
         labels, observable = self.unknowns.labels, np.array(self.bars.observable)
-        noise = f"errors of {self.noise:.2g} in a {self.unit}"
+        noise = f"errors of {self.noise:.2g} in a {self.observation_name}"
         worst = int(np.where(observable, self.shares, -1.0).argmax())
         worst_text = f"{labels[worst]} to {self.size(worst, self.bars.sd[worst])}" if observable.any() else ""
         if observable.all():
@@ -195,7 +195,7 @@ def observed(
     """
     ranges = unknowns.scaled_range()
     film_matrix, error_gradient = replace(linearisation, residual=errors).normal_equations
-    variance = noise**2 + float((errors.double() ** 2).sum()) / linearisation.comparison.count
+    variance = noise**2 + float((errors.double() ** 2).sum()) / linearisation.comparison.observation_count
     prior_precision = variance * unknowns.priors.precision(ranges)
     eigenvalues, eigenvectors = np.linalg.eigh(film_matrix + prior_precision)
     eigenvalues = np.maximum(eigenvalues, variance / NO_TRACE**2)

@@ -28,18 +28,18 @@ POINTS_PER_BODY = 8  # tracked points of a body: corners of the box around a rig
 
 @dataclass(frozen=True)
 class PlannedLoss:
-    """How a film will be compared.
+    """A loss of a film that is not recorded yet.
 
     Attributes:
-        loss: of a scene's own motion.
-        noise: usual standard deviation of an observation.
-        unit: of an observation, in a sentence.
+        loss: the loss, with masks or tracks of the scene's own motion as its data.
+        noise: usual standard deviation of an observation's errors.
+        observation_name: name of an observation in a sentence, such as "pixel".
         is_compressed: whether errors of video compression are among those of the observations.
     """
 
     loss: Loss
     noise: float
-    unit: str
+    observation_name: str
     is_compressed: bool = False
 
 
@@ -47,11 +47,11 @@ def planned_loss(scene: Scene, kind: str) -> PlannedLoss:
     """The loss of a kind: "pixel", "matched", "mask" or "image-tracks".
 
     Args:
-        scene: the scene, at the values of the film that is planned.
-        kind: of the loss.
+        scene: the scene, at the parameter values that are expected for the film.
+        kind: kind of the loss.
 
     Raises:
-        UserError: the scene has no camera, or shows no body; or another kind.
+        UserError: ``kind`` is not one of these, or the scene has no camera, or no body for masks or tracks.
     """
     if kind not in PLANNED:
         raise UserError(f"the loss {kind!r} cannot be checked before a film: choose {', '.join(PLANNED)}")
@@ -84,7 +84,7 @@ def _image_tracks(scene: Scene) -> PlannedLoss:
 def _track_rows(scene: Scene, states: States) -> list[dict[str, object]]:
     """A row for each tracked point and frame (``ImageTracksLoss``)."""
     poses, particles = split_placement(states.placement, bodies=len(scene.bodies), particles=scene.particle_count)
-    points, names = [], []
+    points, point_labels = [], []
     for k, body in enumerate(scene.bodies):
         if body.mesh is None:
             continue
@@ -94,12 +94,12 @@ def _track_rows(scene: Scene, states: States) -> list[dict[str, object]]:
         for corner in corners:
             local = torch.as_tensor(corner, dtype=rotation.dtype, device=rotation.device)
             points.append(poses[:, :, k, :3] + (rotation @ local[:, None])[..., 0])
-            names.append((body.name, *corner.tolist()))
+            point_labels.append((body.name, *corner.tolist()))
     first_particle = 0
     for deformable in scene.deformables:
         for particle in np.unique(np.linspace(0, deformable.count - 1, POINTS_PER_BODY).astype(int)).tolist():
             points.append(particles[:, :, first_particle + particle])
-            names.append((f"{deformable.name}[{particle}]", "", "", ""))
+            point_labels.append((f"{deformable.name}[{particle}]", "", "", ""))
         first_particle += deformable.count
     if not points:
         return []
@@ -108,7 +108,7 @@ def _track_rows(scene: Scene, states: States) -> list[dict[str, object]]:
     return [
         {"frame": t, "point": f"p{p}", "body": name, "x": x, "y": y, "z": z, "u": pixels[t, p, 0], "v": pixels[t, p, 1]}
         for t in range(len(pixels))
-        for p, (name, x, y, z) in enumerate(names)
+        for p, (name, x, y, z) in enumerate(point_labels)
     ]
 
 

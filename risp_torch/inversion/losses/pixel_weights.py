@@ -20,7 +20,7 @@ from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.states import States
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 
@@ -105,8 +105,8 @@ class PixelWeights:
             UserError: the motion shows no body.
         """
         with torch.no_grad():
-            unlit = Unlit.of(scene, states, {}, None)
-            covered = unlit.film_of(1.0 - unlit.weights()[1][..., None])[0, ..., 0].cpu().numpy() > MIN_COVERAGE
+            unlit_inputs = UnlitRenderInputs.of(scene, states, {}, None)
+            covered = unlit_inputs.film_of(1.0 - unlit_inputs.weights()[1][..., None])[0, ..., 0].cpu().numpy() > MIN_COVERAGE
         if not covered.any():
             raise UserError("no pixel shows a body: the pixels near the bodies of a motion need one that the camera sees")
         # Without a covered pixel the transform has no distance to give.

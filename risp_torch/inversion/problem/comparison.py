@@ -117,12 +117,12 @@ class Comparison:
         return self.loss.noise_floor(pictures[list(self.frames)[:NOISE_FLOOR_FRAMES]])
 
     @property
-    def count(self) -> float:
+    def observation_count(self) -> float:
         """Number of observations that count, at least 1."""
-        return self.count_of(self.frames)
+        return self.observation_count_of(self.frames)
 
-    def count_of(self, frames: tuple[int, ...]) -> float:
-        """The same of some frames (``Loss.count``)."""
+    def observation_count_of(self, frames: tuple[int, ...]) -> float:
+        """Number of observations of some frames that count, at least 1 (``Loss.count``)."""
         return max(1.0, self.loss.count(frames, self.target.shape[1:]))
 
     def frames_up_to(self, horizon: int | None) -> tuple[int, ...]:
@@ -167,7 +167,7 @@ class Comparison:
     ) -> torch.Tensor:
         """Loss of every world [B], NaN where it diverged (arguments: ``observe``)."""
         observations, finite = self.observe(scene, values, worlds=worlds, horizon=horizon, adjoint=adjoint)
-        losses = mean_square(observations, self.target, self.count_of(self.frames[: observations.shape[1]]))
+        losses = mean_square(observations, self.target, self.observation_count_of(self.frames[: observations.shape[1]]))
         return torch.where(finite.to(losses.device), losses, torch.full_like(losses, torch.nan))
 
 

@@ -55,7 +55,7 @@ class Linearisation:
     @property
     def loss(self) -> float:
         """Mean squared residual of the observations that count, without smoothness and priors."""
-        return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.count)
+        return float((self.residual**2).mean()) * (len(self.residual) / self.comparison.observation_count)
 
     @property
     def is_finite(self) -> bool:
@@ -74,7 +74,8 @@ class Linearisation:
         matrix, gradient = self.normal_equations
         prior = self.observation_variance * np.diag(self.prior_precision + np.zeros_like(matrix))
         return NormalEquations(
-            matrix + self.prior_matrix, gradient + self.prior_gradient, self.loss * self.comparison.count, np.diag(matrix), prior
+            matrix + self.prior_matrix, gradient + self.prior_gradient, self.loss * self.comparison.observation_count,
+            np.diag(matrix), prior,
         )  # fmt: skip
 
     def frames(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -112,7 +113,7 @@ def linearise(
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0]
     # The loss is a mean over the observations that count, and normal equations are sums.
-    smoothness_matrix = comparison.count * unknowns.smoothness.matrix(ranges)
+    smoothness_matrix = comparison.observation_count * unknowns.smoothness.matrix(ranges)
     linearisation = Linearisation(
         residual, rows.T, scaled, comparison, smoothness_matrix, -smoothness_matrix @ (scaled / ranges),
         frozen_comparison=frozen_comparison,
@@ -166,7 +167,7 @@ def losses_at(scene: Scene, target: torch.Tensor | Comparison, unknowns: Unknown
     """Losses [M] at scaled points [M, K], smoothness and priors included; infinite where a world diverged."""
     rows, comparison = _rows(scaled), Comparison.of_target(target)
     film_loss = film_losses(scene, unknowns.from_scaled(rows), comparison, worlds=len(rows))
-    return unknowns.penalised_at(film_loss, rows, comparison.count).double().cpu().numpy()
+    return unknowns.penalised_at(film_loss, rows, comparison.observation_count).double().cpu().numpy()
 
 
 @checked

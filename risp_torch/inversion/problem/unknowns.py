@@ -164,7 +164,7 @@ class Unknowns:
         """Parameter values [S, *shape] of the scene from scaled coordinates [S, K] (log10 of the value for log10)."""
         return self._scene_values(self._split(scaled, lambda param, columns: param.from_scaled(columns)))
 
-    def vector(self, z: torch.Tensor) -> torch.Tensor:
+    def physical_vector(self, z: torch.Tensor) -> torch.Tensor:
         """The K physical values [S, K] from the optimiser's variables z [S, K]."""
         values = self._split(z, lambda param, columns: param.to_physical(columns))
         return torch.cat([value.reshape(len(z), -1) for value in values.values()], dim=1)

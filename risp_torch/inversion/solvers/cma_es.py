@@ -35,7 +35,7 @@ def cma_es_search(
         progress: whether to show a progress bar.
 
     Returns:
-        The best candidate of each start [S, K] (the start if none was better), and the history of the best.
+        The best candidate of each start [S, K] (the start if none was better), and the history: the best before each generation.
 
     Raises:
         UserError: pycma is not installed.
@@ -44,7 +44,7 @@ def cma_es_search(
     best, best_losses, history = z.clone(), _losses(scene, comparison, unknowns, z), History()
     for _ in tqdm(range(settings.generations), desc="warming up", disable=not progress, mininterval=0.5):
         history.losses.append(torch.where(best_losses.isfinite(), best_losses, torch.nan))
-        history.values.append(unknowns.vector(best).detach())
+        history.values.append(unknowns.physical_vector(best).detach())
         populations = [np.asarray(search.ask(), dtype=np.float64) for search in searches]
         candidates = torch.as_tensor(np.stack(populations)).to(z)
         losses = _losses(scene, comparison, unknowns, candidates.flatten(0, 1)).reshape(candidates.shape[:2])
@@ -62,7 +62,7 @@ def _losses(scene: Scene, comparison: Comparison, unknowns: Unknowns, z: torch.T
     """Losses [N] of candidates z [N, K], infinite where a world diverged."""
     with torch.no_grad():
         film_loss = film_losses(scene, unknowns.physical(z), comparison, worlds=len(z), most=MAX_WORLDS)
-        return unknowns.penalised(film_loss, z, comparison.count)
+        return unknowns.penalised(film_loss, z, comparison.observation_count)
 
 
 def _searches(z: torch.Tensor, settings: CmaSettings, seed: int) -> list[Any]:

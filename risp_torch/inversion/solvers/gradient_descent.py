@@ -125,7 +125,7 @@ def descend(
         torch.where(torch.isfinite(losses), losses, torch.zeros_like(losses)).sum().backward()
         losses = _rows_of_all(losses.detach(), active, len(z))
         history.losses.append(losses)
-        history.values.append(_rows_of_all(unknowns.vector(previous[active]), active, len(z)))
+        history.values.append(_rows_of_all(unknowns.physical_vector(previous[active]), active, len(z)))
         z.grad[~torch.isfinite(losses)] = 0  # a start that diverged does not move and has a NaN loss
         optimizer.step()
         with torch.no_grad():
@@ -143,7 +143,7 @@ def _losses(
 ) -> torch.Tensor:
     """Loss of every start [S], NaN where its world diverged."""
     film_loss = comparison.losses(scene, unknowns.physical(z), worlds=len(z), horizon=frames, adjoint=settings.adjoint)
-    return unknowns.penalised(film_loss, z, comparison.count_of(comparison.frames_up_to(frames)))
+    return unknowns.penalised(film_loss, z, comparison.observation_count_of(comparison.frames_up_to(frames)))
 
 
 def _best_starts(losses: torch.Tensor, active: list[int], count: int) -> list[int]:
@@ -188,7 +188,7 @@ def _descend_lbfgs(
             state["running"] = None
         for iteration in range(len(losses[-1]), settings.iterations):
             horizon = settings.horizon(iteration, frames)
-            values[-1].append(unknowns.vector(z).detach())
+            values[-1].append(unknowns.physical_vector(z).detach())
 
             def closure(z: torch.Tensor = z, optimizer: torch.optim.LBFGS = optimizer, horizon: int = horizon) -> torch.Tensor:
                 optimizer.zero_grad()

@@ -124,4 +124,4 @@ def _wide_search(
 
 def _physical(problem: Problem, z: torch.Tensor) -> np.ndarray:
     """Physical values [S, K] of the optimiser's variables z [S, K]."""
-    return problem.unknowns.vector(z).double().cpu().numpy()
+    return problem.unknowns.physical_vector(z).double().cpu().numpy()

@@ -123,7 +123,7 @@ class WideProblem(LeastSquaresProblem):
         widths = self._widths(width, before)
         margin = (widths[:, None] * self.directions).max(axis=0) * self.ranges
         center = np.clip(scaled, self.low + margin, self.high - margin)
-        count = self.comparison.count_of(self.comparison.frames_up_to(horizon))
+        count = self.comparison.observation_count_of(self.comparison.frames_up_to(horizon))
         normal, gradient, loss, residual_power = self._equations(center, widths, horizon)
         expected_residual = residual_power - float(gradient @ np.linalg.solve(_damped(normal), gradient))
         relative_center = center / self.ranges
@@ -183,7 +183,7 @@ class WideProblem(LeastSquaresProblem):
         settling rounds, of the centre itself.
         """
         compared_frames = self.comparison.frames_up_to(horizon)
-        target, count = self.comparison.target[: len(compared_frames)], self.comparison.count_of(compared_frames)
+        target, count = self.comparison.target[: len(compared_frames)], self.comparison.observation_count_of(compared_frames)
         comparison, sums, losses, num_finite = self._frozen_comparison(center), 0.0, 0.0, 0
 
         def observe(points: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:

@@ -47,7 +47,7 @@ class StartSteps:
         rows = torch.as_tensor(points, dtype=bridge_dtype(), device=bridge_device())
         values = self.unknowns.from_scaled(rows)
         film_loss = film_losses(self.scene, values, self.comparison, worlds=len(rows), most=_MAX_WORLDS)
-        return self.unknowns.penalised_at(film_loss, rows, self.comparison.count).double().cpu().numpy()
+        return self.unknowns.penalised_at(film_loss, rows, self.comparison.observation_count).double().cpu().numpy()
 
     def refined(self, points: np.ndarray, unknown_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Points after Levenberg-Marquardt steps of the unknowns at ``unknown_indices``, and their losses.
@@ -102,7 +102,7 @@ class StartProblem(PointwiseProblem):
             return None
         columns = ((observed[1 : 1 + count] - observed[1 + count :]) / (2 * _STEP)).double()
         residual = (comparison.target.flatten() - observed[0]).double()
-        return self.with_priors(NormalEquations.from_columns(columns, residual), point, comparison.count)
+        return self.with_priors(NormalEquations.from_columns(columns, residual), point, comparison.observation_count)
 
     def with_priors(self, equations: NormalEquations, point: np.ndarray, count: float) -> NormalEquations:
         """Normal equations at a point [K] with the priors of the unknowns that move.

@@ -113,7 +113,7 @@ class Encoder:
             decoded = torch.as_tensor(read_video(path), dtype=enlarged.dtype, device=enlarged.device)
             size, decoded_film = bytes_per_frame(path), _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
             errors = loss.compared(decoded_film[frames], frames) - loss.compared(self.estimate[frames], frames)
-        return CompressedFilm(size, errors.flatten(), self.comparison.count, decoded_film, crf)
+        return CompressedFilm(size, errors.flatten(), self.comparison.observation_count, decoded_film, crf)
 
     def at_other_offsets(self, film: CompressedFilm) -> list[CompressedFilm]:
         """A film at the same quality at the other ``OFFSETS``, as far as they leave something of the picture."""

@@ -104,7 +104,7 @@ class CovarianceEstimate:
         noise = (
             correlation_length
             * float((linearisation.residual.double() ** 2).sum())
-            / max(1.0, linearisation.comparison.count - correlation_length * len(film_matrix))
+            / max(1.0, linearisation.comparison.observation_count - correlation_length * len(film_matrix))
         )
         noise = max(noise, linearisation.observation_variance, (linearisation.comparison.loss.noise or 0.0) ** 2)
         values, vectors = _eigen(film_matrix + linearisation.prior_matrix, max(noise, floor) / NO_TRACE**2)

@@ -52,7 +52,7 @@ def distance_in_steps(linearisation: Linearisation, step: np.ndarray, explained:
     if explained is None:
         return 1.0
     normal_matrix = linearisation.normal_equations[0]
-    decrease = float(step @ normal_matrix @ step) / linearisation.comparison.count
+    decrease = float(step @ normal_matrix @ step) / linearisation.comparison.observation_count
     return max(1.0, (linearisation.loss - explained) / max(decrease, 1e-300))
 
 

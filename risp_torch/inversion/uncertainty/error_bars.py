@@ -233,7 +233,7 @@ def _bars(
     beyond_residual = beyond_blocks if shift_name == COMPRESSION and not has_refits else lambda shift, _: shift
     sizes = flatness_ratios * covariances.sizes
     sizes = np.hypot(sizes, beyond_residual(size_of_moves(stretched_moves @ covariances.vectors), sizes))
-    excess = excess_by_errors(covariances.values / flatness_ratios, sizes, floor) / linearisation.comparison.count
+    excess = excess_by_errors(covariances.values / flatness_ratios, sizes, floor) / linearisation.comparison.observation_count
     rounding = rounding_scatter(scene, unknowns, linearisation) if len(ranges) <= MAX_LINEARISED else np.zeros(len(ranges))
     scatter = np.hypot(scatter_of_starts(unknowns, search.final, search.losses, search.best, excess), rounding)
     shift = beyond_residual(size_of_moves(moves) * ranges, newton_bars.sd)

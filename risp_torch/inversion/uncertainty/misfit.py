@@ -78,7 +78,7 @@ def rounding_error(linearisation: Linearisation, estimate: torch.Tensor) -> floa
     if not loss.colors_of_pixels:
         return 0.0
     stored = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy())
-    return float((_rounded(loss, estimate, frames, stored).double() ** 2).sum()) / linearisation.comparison.count
+    return float((_rounded(loss, estimate, frames, stored).double() ** 2).sum()) / linearisation.comparison.observation_count
 
 
 def _rounded(loss: Loss, estimate: torch.Tensor, frames: list[int], stored: np.ndarray) -> torch.Tensor:

@@ -61,7 +61,7 @@ def change_power(comparison: Comparison) -> float:
     rows = comparison.target.flatten(1).double()
     counted = rows != 0
     mean = rows.sum(dim=0) / counted.sum(dim=0).clamp(min=1)
-    return float((torch.where(counted, rows - mean, torch.zeros_like(rows)) ** 2).sum()) / comparison.count
+    return float((torch.where(counted, rows - mean, torch.zeros_like(rows)) ** 2).sum()) / comparison.observation_count
 
 
 def doubts_of_motion(linearisation: Linearisation, expected: float | None) -> list[str]:

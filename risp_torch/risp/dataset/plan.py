@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.files.run_folder import first_difference, to_jsonable
+from risp_torch.files.run_folder import first_setting_difference, to_jsonable
 from risp_torch.risp.dataset.settings import DatasetSettings
 from ti_sim.base.errors import UserError
 from ti_sim.base.runtime import require
@@ -152,7 +152,7 @@ class Plan:
                 f"the pictures in {folder} have {size} x {size} pixels and the scene's have {camera.width} x {camera.height}: "
                 f"take --size {size}, or make another dataset"
             )
-        difference = first_difference(self.description, scene_description)
+        difference = first_setting_difference(self.description, scene_description)
         if difference is not None:
             raise UserError(
                 f"the dataset in {folder} shows {self.scene} as it was before ({difference}): "
@@ -175,7 +175,7 @@ class Plan:
             ("psi", self.training, to_jsonable(task.domains.training.to_json())),
             ("the state head", self.head, to_jsonable(task.head.to_json())),
         ):
-            difference = first_difference(stored_value, task_value)
+            difference = first_setting_difference(stored_value, task_value)
             if difference is not None:
                 raise UserError(
                     f"{name} of the dataset in {folder} is another one ({difference}): undo the change, or make another dataset"

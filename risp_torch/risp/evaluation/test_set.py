@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.files.run_folder import RunFolder, first_difference, to_jsonable
+from risp_torch.files.run_folder import RunFolder, first_setting_difference, to_jsonable
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Seed, checked
 
@@ -161,7 +161,7 @@ def _saved_pictures(folder: RunFolder, scene: Scene, settings: TestSettings) -> 
     if saved is None:
         return []
     tensors, metadata = saved
-    difference = first_difference(metadata.get("settings"), folder.settings)
+    difference = first_setting_difference(metadata.get("settings"), folder.settings)
     if difference is not None:
         raise UserError(f"{folder.path} holds pictures of another test set ({difference}): remove the folder")
     levels = tensors.get("levels", torch.zeros(0))

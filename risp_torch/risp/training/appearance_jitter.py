@@ -26,20 +26,20 @@ _STREAM = 9  # random stream
 class AppearanceJitter:
     """Changes the appearance of the pictures of a training domain."""
 
-    def __init__(self, parameters: RenderingParameters, share: float, *, fixed_index: int | None = None) -> None:
+    def __init__(self, parameters: RenderingParameters, share: float, *, fixed_psi_index: int | None = None) -> None:
         """Initialise.
 
         Args:
             parameters: rendering parameters of the training domain.
             share: fraction of the step from a picture's psi to a newly sampled one, in [0, 1].
-            fixed_index: index of an entry of psi that keeps its value: ``BackgroundAugmentation.psi_index``, to which patterns
-                are added instead.
+            fixed_psi_index: index of an entry of psi that keeps its value: ``BackgroundAugmentation.background_psi_index``,
+                where patterns are added instead.
         """
         self.share = share
         is_direction = torch.zeros(parameters.size, dtype=torch.bool)
         direction_names = [name for name, distribution in parameters.distributions.items() if isinstance(distribution, Direction)]
         is_direction[parameters.indices(direction_names)] = True
-        self._is_direction, self._fixed_index = is_direction, fixed_index
+        self._is_direction, self._fixed_psi_index = is_direction, fixed_psi_index
 
     def __call__(self, batch: Batch, *, seed: tuple[int, ...]) -> Batch:
         """The batch with other appearances.
@@ -65,6 +65,6 @@ class AppearanceJitter:
         steps = torch.where(self._is_direction, uniform(MAX_DIRECTION_STEP), uniform(PSI_BOUND) - psi)
         has_step = torch.rand((len(psi), 1), generator=random) >= UNCHANGED_SHARE
         steps = self.share * steps * has_step
-        if self._fixed_index is not None:
-            steps[:, self._fixed_index] = 0.0
+        if self._fixed_psi_index is not None:
+            steps[:, self._fixed_psi_index] = 0.0
         return steps

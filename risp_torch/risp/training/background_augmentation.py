@@ -34,7 +34,7 @@ class BackgroundAugmentation:
     """Adds random patterns to the pictures of a training domain.
 
     Attributes:
-        psi_index: index in psi of the grey value of ground or background, or None.
+        background_psi_index: index in psi of the grey value of ground or background, or None.
     """
 
     def __init__(self, parameters: RenderingParameters) -> None:
@@ -43,12 +43,12 @@ class BackgroundAugmentation:
         Args:
             parameters: rendering parameters of the training domain.
         """
-        self.psi_index, self._low, self._span = None, 0.0, 0.0
+        self.background_psi_index, self._low, self._span = None, 0.0, 0.0
         for name in GREY_ENTRIES:
             distribution = parameters.distributions.get(name)
             is_linear_grey = isinstance(distribution, Range) and distribution.tied and distribution.scale == "linear"
             if is_linear_grey and name in parameters.labels:
-                self.psi_index = parameters.labels.index(name)
+                self.background_psi_index = parameters.labels.index(name)
                 self._low, self._span = float(distribution.low), float(distribution.high) - float(distribution.low)
                 break
 
@@ -56,7 +56,7 @@ class BackgroundAugmentation:
         """The batch with patterns and noise.
 
         Args:
-            batch: batch with dI/dpsi, unless there is no ``psi_index``.
+            batch: batch with dI/dpsi, unless there is no ``background_psi_index``.
             seed: seed of the patterns; equal seeds and batches give equal pictures.
             derivatives: whether to compute dI/dpsi of the new pictures.
 
@@ -65,15 +65,15 @@ class BackgroundAugmentation:
         """
         random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
-        if self.psi_index is not None:
+        if self.background_psi_index is not None:
             images, jacobian = self._patterned(batch, random, derivatives)
         level = NOISE * torch.rand((len(images), 1, 1, 1), generator=random)
         noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
         return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
 
     def _patterned(self, batch: Batch, random: torch.Generator, derivatives: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
-        column = batch.jacobian[:, self.psi_index].float()
-        grey = self._low + self._span * 0.5 * (batch.psi[:, self.psi_index] + 1.0)
+        column = batch.jacobian[:, self.background_psi_index].float()
+        grey = self._low + self._span * 0.5 * (batch.psi[:, self.background_psi_index] + 1.0)
         colors = random_patterns(grey, batch.images.shape[1], random)
         coverage = column * (2.0 / self._span)  # dI/dcolour: coverage and brightness of the background in a pixel
         images = (batch.images + coverage * (colors - grey[:, None, None, None])).clamp(0.0, 1.0)
@@ -81,7 +81,7 @@ class BackgroundAugmentation:
             return images, None
         ratio = torch.where(batch.images > _MIN_BRIGHTNESS, images / batch.images.clamp_min(_MIN_BRIGHTNESS), 1.0)
         jacobian = batch.jacobian * ratio[:, None].half()
-        jacobian[:, self.psi_index] = batch.jacobian[:, self.psi_index]
+        jacobian[:, self.background_psi_index] = batch.jacobian[:, self.background_psi_index]
         return images, jacobian
 
 

@@ -32,7 +32,7 @@ def state_error(predicted: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
     return (predicted - outputs).abs().sum(dim=1)
 
 
-def error_and_its_gradient(
+def error_and_gradient_norm(
     network: Network, images: torch.Tensor, outputs: torch.Tensor, jacobian: torch.Tensor, *, norm: Norm = "norm"
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Error, and the norm of its derivative with respect to psi (RISP, Eq. 12); both differentiable in the network's parameters.
@@ -55,7 +55,7 @@ def error_and_its_gradient(
     return error, _norm(_to_psi(gradient, jacobian), norm)
 
 
-def error_and_jacobian(
+def error_and_jacobian_norm(
     network: Network,
     images: torch.Tensor,
     outputs: torch.Tensor,
@@ -70,7 +70,7 @@ def error_and_jacobian(
 
     Args:
         network: pictures [B, 3, H, W] -> [B, S], without state that a pass changes.
-        images, outputs, jacobian, norm: as in ``error_and_its_gradient``.
+        images, outputs, jacobian, norm: as in ``error_and_gradient_norm``.
         loop: over the "outputs", over "psi", or over the "cheaper" of the two.
 
     Returns:

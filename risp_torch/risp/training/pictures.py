@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from risp_torch.scene.rendering_parameters import contact_sheet
 from risp_torch.scene.state_heads.head import StateHead
 
@@ -33,7 +33,7 @@ def plot_training(path: Path, history: Sequence[Mapping[str, float]]) -> None:
         penalty.set_ylabel("gradient penalty, before gamma (dotted)")
     axes.legend()
     axes.grid(alpha=0.3)
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         figure.savefig(temporary, format="png", dpi=110)
 
 

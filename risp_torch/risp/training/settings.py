@@ -63,7 +63,7 @@ class TrainSettings:
     seed: Seed = 0
 
     @property
-    def weighted(self) -> bool:
+    def uses_jacobian(self) -> bool:
         """Whether dI/dpsi is used."""
         return self.regulariser != "none" and self.gamma > 0
 
@@ -73,7 +73,7 @@ class TrainSettings:
 
     def has_penalty(self, step: int) -> bool:
         """Whether step ``step``, counted from 0, has the gradient loss."""
-        return self.weighted and step % self.interval == 0
+        return self.uses_jacobian and step % self.interval == 0
 
     def gamma_at(self, progress: float) -> float:
         """gamma at a fraction of all steps, linear warm-up from 0 (RISP, B.2)."""

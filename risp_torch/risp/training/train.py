@@ -25,7 +25,7 @@ from risp_torch.risp.training.background_augmentation import BackgroundAugmentat
 from risp_torch.risp.training.exposure import vary_exposure
 from risp_torch.risp.training.feed import Feed
 from risp_torch.risp.training.logs import TEST, TensorBoardLog, write_table
-from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.risp.training.losses import error_and_gradient_norm, error_and_jacobian_norm, state_error
 from risp_torch.risp.training.ranks import Ranks, joined_ranks, rank_from_environment
 from risp_torch.risp.training.settings import TrainSettings
 from risp_torch.scene.scene import Scene
@@ -68,9 +68,9 @@ def train(
         Path of network.safetensors.
 
     Raises:
-        UserError: there is no such device; there are too few pictures, the batch is not divisible by the ranks, or their size is
-            not valid for a network; see ``RunFolder.open_or_create``.
-        DivergenceError: the loss is not finite.
+        UserError: there is no such device; there are too few pictures, the batch is not divisible by the ranks, or the pictures'
+            size is not valid for a network; see ``RunFolder.open_or_create``.
+        DivergenceError: the loss, the error, the penalty or the validation error of an epoch is not finite.
     """
     check_device(device)
     device = torch.device(device)
@@ -86,9 +86,9 @@ def train(
         background_augmentation = (
             BackgroundAugmentation(task.domains.training.parameters) if settings.background_augmentation else None
         )
-        fixed_index = None if background_augmentation is None else background_augmentation.psi_index
+        background_psi_index = None if background_augmentation is None else background_augmentation.background_psi_index
         appearance_jitter = (
-            AppearanceJitter(task.domains.training.parameters, settings.appearance_jitter, fixed_index=fixed_index)
+            AppearanceJitter(task.domains.training.parameters, settings.appearance_jitter, fixed_psi_index=background_psi_index)
             if settings.appearance_jitter > 0
             else None
         )
@@ -106,7 +106,13 @@ def train(
 
 @dataclass
 class _EpochMeans:
-    """Sums over an epoch's steps: [loss, error, penalty], and the number of steps with a penalty."""
+    """Sums over an epoch's steps, and the means computed from them.
+
+    Attributes:
+        sums: [3] float64, of the losses, the batches' mean errors and the batches' mean penalties.
+        steps: number of steps.
+        penalties: number of steps with a penalty.
+    """
 
     sums: torch.Tensor
     steps: int = 0
@@ -120,7 +126,7 @@ class _EpochMeans:
             self.penalties += 1
 
     def of(self, ranks: Ranks) -> list[float]:
-        """Means over the steps and the ranks."""
+        """Mean [loss, error, penalty] over the steps and the ranks; the penalty's over the steps with a penalty."""
         return (ranks.mean(self.sums) / self.sums.new_tensor([self.steps, self.steps, max(1, self.penalties)])).tolist()
 
 
@@ -142,9 +148,9 @@ class _TrainingRun:
             settings.batch_size,
             seed=settings.seed,
             ranks=ranks,
-            jacobian=settings.weighted
+            jacobian=settings.uses_jacobian
             or appearance_jitter is not None
-            or (background_augmentation is not None and background_augmentation.psi_index is not None),
+            or (background_augmentation is not None and background_augmentation.background_psi_index is not None),
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
@@ -228,7 +234,7 @@ class _TrainingRun:
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
             if not penalty:
                 return state_error(self.parallel_network(images).float(), outputs), torch.zeros(0, device=self.device)
-            error_and_penalty = error_and_jacobian if self.settings.regulariser == "outputs" else error_and_its_gradient
+            error_and_penalty = error_and_jacobian_norm if self.settings.regulariser == "outputs" else error_and_gradient_norm
             return error_and_penalty(
                 self.parallel_network, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm
             )

@@ -21,7 +21,7 @@ from risp_torch.scene.start import Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 from ti_sim.shapes.primitives import Sphere
-from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh, vertex_areas
+from ti_sim.shapes.surface import TriangleMesh, single_group_mesh, vertex_areas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +203,6 @@ def _ball_surface(
     vertex_offset = np.tile(ball.vertices, (len(points), 1))
     faces = (ball.faces[None] + len(ball.vertices) * np.arange(len(points))[:, None, None]).reshape(-1, 3)
     surface_mesh = make_surface_mesh(
-        table, name, ungrouped_mesh(points[vertex_particle] + vertex_offset, faces), surface, phong=phong
+        table, name, single_group_mesh(points[vertex_particle] + vertex_offset, faces), surface, phong=phong
     )
     return replace(surface_mesh, vertex_particle=vertex_particle, vertex_offset=vertex_offset)

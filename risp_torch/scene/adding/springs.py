@@ -18,7 +18,7 @@ from risp_torch.scene.start import AT_REST, Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive, checked
 from ti_sim.meshes.sheet import SheetMesh
-from ti_sim.shapes.surface import ungrouped_mesh
+from ti_sim.shapes.surface import single_group_mesh
 
 
 @checked
@@ -78,7 +78,7 @@ def add_springs(
         surface=surface,
     )  # fmt: skip
     particles = Particles(
-        vertices=vertices, axes=axes, elements=elements, mesh=ungrouped_mesh(vertices, triangles),
+        vertices=vertices, axes=axes, elements=elements, mesh=single_group_mesh(vertices, triangles),
         surface_particles=np.arange(len(vertices)), radius=ball_radius if faces is None else None,
     )  # fmt: skip
     add_deformable(scene, name, particles, options)

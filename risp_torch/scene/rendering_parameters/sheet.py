@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 from risp_torch.files.film.curves import linear_to_srgb
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, checked
@@ -52,5 +52,5 @@ def contact_sheet(path: Path | str, pictures: Any, captions: Sequence[str], *, c
         x, y = MARGIN + index % columns * step_x, MARGIN + index // columns * step_y
         sheet.paste(Image.fromarray(image.repeat(zoom, axis=0).repeat(zoom, axis=1)), (x, y))
         draw.multiline_text((x, y + height + 2), caption, fill="black", font=font, spacing=CAPTION_HEIGHT - FONT_SIZE - 2)
-    with replacing(path) as temporary:
+    with atomic_replacement(path) as temporary:
         sheet.save(temporary, format="PNG")

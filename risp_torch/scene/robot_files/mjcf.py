@@ -26,7 +26,7 @@ from risp_torch.scene.robot_files.packages import import_robot_package
 from risp_torch.scene.robot_files.unsupported import Unsupported
 from risp_torch.scene.robot_files.xml_elements import ElementRule, check_element, parse_xml
 from ti_sim.base.errors import UserError
-from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, single_group_mesh
 
 _FREE, _BALL, _SLIDE, _HINGE = range(4)  # mjtJoint
 _JOINT_TYPES: dict[int, JointType] = {_FREE: "free", _BALL: "spherical", _SLIDE: "prismatic", _HINGE: "revolute"}
@@ -520,5 +520,5 @@ class _Shapes:
             model = self._model
             vertices = slice(model.mesh_vertadr[mesh_id], model.mesh_vertadr[mesh_id] + model.mesh_vertnum[mesh_id])
             faces = slice(model.mesh_faceadr[mesh_id], model.mesh_faceadr[mesh_id] + model.mesh_facenum[mesh_id])
-            self._meshes[mesh_id] = ungrouped_mesh(model.mesh_vert[vertices].astype(np.float64), model.mesh_face[faces])
+            self._meshes[mesh_id] = single_group_mesh(model.mesh_vert[vertices].astype(np.float64), model.mesh_face[faces])
         return self._meshes[mesh_id]

@@ -38,18 +38,18 @@ class Edges:
 
 
 @dataclass(frozen=True, eq=False)
-class Unlit:
-    """Unlit pictures of a motion, of one camera.
+class UnlitRenderInputs:
+    """Render inputs of the unlit pictures of a motion, of one camera.
 
     Attributes:
-        inputs: arrays of the renderer; the albedo is a dummy.
+        arrays: arrays of the renderer; the albedo is a dummy.
         settings: of the rasteriser.
         worlds, frames, moments: B, n and S: there are M = B n S pictures, ordered by world, frame and moment of the exposure.
         ground_height: height of the scene's ground [m], None without one.
         exposure_weights: [B, S, H or 1, W or 1] weights of the moments in the pixels of a frame; None for one moment.
     """
 
-    inputs: RenderInputs
+    arrays: RenderInputs
     settings: RasterSettings
     worlds: int
     frames: int
@@ -61,8 +61,8 @@ class Unlit:
     def of(
         scene: Scene, states: States | torch.Tensor, values: Mapping[str, torch.Tensor], frames: Sequence[int] | None,
         *, edges: Edges | None = None, camera: str | None = None,
-    ) -> Unlit:  # fmt: skip
-        """The unlit pictures of a motion.
+    ) -> UnlitRenderInputs:  # fmt: skip
+        """Render inputs of the unlit pictures of a motion.
 
         Args:
             scene: the scene.
@@ -103,29 +103,29 @@ class Unlit:
             settings = replace(settings, antialias=edges.samples, sigma=sigma)
             gamma = scene_inputs.softness[:, 1:]
             inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
-        return Unlit(inputs, settings, worlds, count, moments, view.spec.ground_height, exposed_weights)
+        return UnlitRenderInputs(inputs, settings, worlds, count, moments, view.spec.ground_height, exposed_weights)
 
     @property
     def faces(self) -> np.ndarray:
         """[F, 3] vertices of the faces."""
-        corners = self.inputs.mesh.corners
+        corners = self.arrays.mesh.corners
         return np.asarray(corners.cpu() if isinstance(corners, torch.Tensor) else corners)[:, VERTICES]
 
     @property
     def vertex_body(self) -> np.ndarray:
         """[V] body of every vertex."""
-        body = self.inputs.mesh.vertex_body
+        body = self.arrays.mesh.vertex_body
         return np.asarray(body.cpu() if isinstance(body, torch.Tensor) else body)
 
     @property
     def rest(self) -> np.ndarray:
         """[V, 3] vertices in the frame of their body, of the first picture for deformable bodies [m]."""
-        rest = self.inputs.vertices_rest
+        rest = self.arrays.vertices_rest
         return rest.detach().reshape(-1, *rest.shape[-2:])[0].cpu().numpy()
 
     def normals(self) -> torch.Tensor:
         """[M, F, 3] unit normals of the faces, world frame, differentiable; 0 for a face without area."""
-        rest, body_q = self.inputs.vertices_rest, self.inputs.body_q
+        rest, body_q = self.arrays.vertices_rest, self.arrays.body_q
         faces = torch.as_tensor(self.faces.astype(np.int64), device=body_q.device)
         corner = rest.reshape(-1, *rest.shape[-2:])[:, faces]
         area_vector = torch.linalg.cross(corner[:, :, 1] - corner[:, :, 0], corner[:, :, 2] - corner[:, :, 0])
@@ -136,7 +136,7 @@ class Unlit:
 
     def render(self, albedo: torch.Tensor) -> torch.Tensor:
         """Pictures [M, H, W, 4], rgb and alpha, in the colours ``albedo`` [M or 1, F, 3, 3] of the corners; differentiable."""
-        return bridge.render(replace(self.inputs, albedo=albedo), self.settings)
+        return bridge.render(replace(self.arrays, albedo=albedo), self.settings)
 
     def film_of(self, images: torch.Tensor) -> torch.Tensor:
         """The film [B, n, H, W, C] of images [M, H, W, C]: their mean over the moments of a frame; differentiable."""
@@ -151,9 +151,9 @@ class Unlit:
         Returns:
             Entries of the M pictures, times the weights of their moments, where these are not 0; and 1 - alpha [M, H, W].
         """
-        tensors = {name: array for name, array in vars(self.inputs).items() if isinstance(array, torch.Tensor)}
+        tensors = {name: array for name, array in vars(self.arrays).items() if isinstance(array, torch.Tensor)}
         tensors = {name: kernel_view(array.detach().contiguous()) for name, array in tensors.items()}
-        result = render_arrays(replace(self.inputs, **tensors), self.settings)
+        result = render_arrays(replace(self.arrays, **tensors), self.settings)
         return self._exposure_weighted(fragment_weights(result)), 1.0 - torch.as_tensor(result.images)[..., 3]
 
     def _exposure_weighted(self, entries: FragmentWeights) -> FragmentWeights:

@@ -42,7 +42,7 @@ WAYS = {
 class JudgedGoalLoss(GoalLoss):
     """A goal loss with the errors of the scene's task and the loss of another task."""
 
-    def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, observe_goal: bool) -> None:
+    def __init__(self, scene: Scene, task: ControlTask, goal: Goal, *, judge: ControlTask, render_goal: bool) -> None:
         """Make a goal loss.
 
         Args:
@@ -50,10 +50,10 @@ class JudgedGoalLoss(GoalLoss):
             task: what the search compares.
             goal: of both.
             judge: what errors are measured by.
-            observe_goal: whether pictures are compared.
+            render_goal: whether to render the goal's pictures; they are otherwise not compared.
         """
-        super().__init__(scene, task, goal, observe_goal=observe_goal)
-        self.judge = GoalLoss(scene, judge, goal, observe_goal=False)
+        super().__init__(scene, task, goal, render_goal=render_goal)
+        self.judge = GoalLoss(scene, judge, goal, render_goal=False)
 
     def error(self, rollout: ControlledRollout) -> float:
         """The judge's measure at the last frame, relative to the size."""
@@ -85,7 +85,7 @@ def run_control(*, scene: str, options: Mapping[str, Any], way: str, goal: int, 
     loaded_scene, task = scene_and_task(scene, options)
     taught = replace(task, **WAYS[way].changes)
     target, objective = task.goal(loaded_scene, goal), WAYS[way].objective
-    goal_loss = JudgedGoalLoss(loaded_scene, taught, target, judge=task, observe_goal=objective == "image")
+    goal_loss = JudgedGoalLoss(loaded_scene, taught, target, judge=task, render_goal=objective == "image")
     trained = search(
         lambda number: task.policy(loaded_scene, number), open_loop(loaded_scene, task), goal_loss, objective=objective,
         task=taught, iterations=task.iterations if steps is None else steps, seed=seed, progress=False,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from risp_torch import start
 from risp_torch.data import data_folder
-from risp_torch.programs import exit_status
+from risp_torch.programs import run_with_exit_status
 from studies.real.dfki_pendulum.study import study
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(study(folder, options.out, lambda line: print(line, flush=True)))
         return 0
 
-    return exit_status(parser.prog, work)
+    return run_with_exit_status(parser.prog, work)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 
 from risp_torch import linear_to_srgb, srgb_to_linear, write_video
 from risp_torch.files.report import figure_file
-from risp_torch.programs import replacing
+from risp_torch.programs import atomic_replacement
 from studies.risp.pages.why import NAMES
 from studies.risp.tables.plan import PAPER_SEARCH
 from studies.risp.tables.results import Cells
@@ -113,7 +113,7 @@ def write_small_png(path: Path) -> None:
     """Write a PNG again with a palette of 256 colours, which has a third of the size."""
     from PIL import Image
 
-    with Image.open(path) as image, replacing(path) as temporary:
+    with Image.open(path) as image, atomic_replacement(path) as temporary:
         image.convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT).save(temporary, format="PNG", optimize=True)
 
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from risp_torch.programs import RunFolder, replacing, write_text
+from risp_torch.programs import RunFolder, atomic_replacement, write_text
 from studies.risp.pages.figures import plot_cells, write_small_png
 from studies.risp.pages.films import write_films
 from studies.risp.pages.summary import write_summary
@@ -76,5 +76,5 @@ def copy_pages(pages: list[Path], page_folder: Path) -> None:
         write_text(page_folder / page.name, text)
         for figure in (page.parent / FIGURES).glob("*.*"):
             if f"({FIGURES}/{figure.name})" in text:
-                with replacing(page_folder / FIGURES / figure.name) as temporary:
+                with atomic_replacement(page_folder / FIGURES / figure.name) as temporary:
                     shutil.copyfile(figure, temporary)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from risp_torch.programs import RunFolder, first_difference, to_jsonable
+from risp_torch.programs import RunFolder, first_setting_difference, to_jsonable
 from risp_torch.risp import load_task, training_scene
 from studies.risp.tables.plan import CURVE_SCENE, SAMPLING_SCENE
 from ti_sim import UserError
@@ -191,7 +191,7 @@ def _opened(folder: Path, settings: Mapping[str, Any]) -> tuple[RunFolder, dict[
     run = RunFolder(folder, to_jsonable(settings))
     if not run.finished:
         return RunFolder.open_or_create(folder, settings), None
-    difference = first_difference(run.read_settings(), run.settings)
+    difference = first_setting_difference(run.read_settings(), run.settings)
     if difference is not None:
         raise UserError(f"the finished run in {folder} has other settings ({difference}): choose another folder")
     return run, run.read_result()

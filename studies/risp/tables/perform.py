@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from risp_torch.programs import RunFolder, first_difference, to_jsonable
+from risp_torch.programs import RunFolder, first_setting_difference, to_jsonable
 from risp_torch.risp import RispTask, load_task, training_scene
 from studies.risp.tables.plan import BLIND, CHAIN, NETWORKS, PAPER_SEARCH, SAMPLING_SCENE, TablePlan
 from studies.risp.tables.units import Unit, network_name, planned, target_name, trial_name
@@ -82,7 +82,7 @@ def training_settings(plan: TablePlan, task: RispTask, variant: str) -> TrainSet
 def _check_finished(run: Path, expected: TrainSettings) -> None:
     stored = json.loads((run / "settings.json").read_text(encoding="utf-8"))["training"]
     stored.pop("data", None)
-    difference = first_difference(stored, to_jsonable(expected))
+    difference = first_setting_difference(stored, to_jsonable(expected))
     if difference is not None:
         raise UserError(f"the network in {run} was trained with other settings ({difference}): choose another --out")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from risp_torch.programs import RunFolder, is_running, write_text
+from risp_torch.programs import RunFolder, process_exists, write_text
 from studies.risp.tables.claims import done, failed, is_claimed
 from studies.risp.tables.plan import TablePlan
 from studies.risp.tables.provenance import note_provenance
@@ -139,7 +139,7 @@ def _remove_plans(plan: TablePlan) -> None:
     """Remove the plan files of killed processes."""
     for file in (plan.out / "logs").glob(_PLANS):
         process = file.stem.rpartition("-of-")[2]
-        if process.isdecimal() and not is_running(int(process)):
+        if process.isdecimal() and not process_exists(int(process)):
             file.unlink(missing_ok=True)
 
 

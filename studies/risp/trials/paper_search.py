@@ -33,7 +33,7 @@ class PlainUnknowns(Unknowns):
         """Parameter values [S, *shape] of the scene from the optimiser's variables z [S, K], differentiable."""
         return self.from_scaled(self._scaled(z))
 
-    def vector(self, z: torch.Tensor) -> torch.Tensor:
+    def physical_vector(self, z: torch.Tensor) -> torch.Tensor:
         """The K physical values [S, K] from the optimiser's variables z [S, K]."""
         return torch.as_tensor(self.physical_values(self._scaled(z).detach().cpu().numpy())).to(z)
 

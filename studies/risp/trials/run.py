@@ -15,7 +15,7 @@ import torch
 
 from risp_torch import CmaSettings, OptimiseSettings, PixelWeights, WideSteps
 from risp_torch.inversion import Comparison, mean_square
-from risp_torch.programs import RunFolder, first_difference, to_jsonable
+from risp_torch.programs import RunFolder, first_setting_difference, to_jsonable
 from risp_torch.scene.bridge import bridge_dtype
 from studies.risp.trials.bars import Bars
 from studies.risp.trials.errors import single_world, trial_error, unseen_errors
@@ -206,7 +206,7 @@ def _at_truth(
     if method in NETWORK_METHODS and method != "chain":
         true = task.head.outputs(scene, motion.placement[0, list(plain.frames)])
         read = float((plain.target - true).abs().mean())
-    return {"loss_truth": float(mean_square(observed, last.target, last.count)[0]), "reading_error": read}
+    return {"loss_truth": float(mean_square(observed, last.target, last.observation_count)[0]), "reading_error": read}
 
 
 def _asked(
@@ -232,7 +232,7 @@ def _folder(path: Path, settings: dict[str, Any]) -> RunFolder:
     existing = RunFolder(path, settings)
     if not existing.finished:
         return RunFolder.open_or_create(path, settings)
-    difference = first_difference(existing.read_settings(), settings)
+    difference = first_setting_difference(existing.read_settings(), settings)
     if difference is not None:
         raise UserError(f"the run in {path} has other settings ({difference}): choose another folder")
     return existing

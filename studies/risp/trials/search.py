@@ -95,7 +95,7 @@ def search(
     if warm is not None and (folder is None or folder.load_checkpoint() is None):
         z, history = cma_es_search(scene, wider, unknowns, z, warm, seed=seed, progress=progress)
     if isinstance(settings, WideSteps):
-        begin = unknowns.vector(z).double().cpu().numpy()
+        begin = unknowns.physical_vector(z).double().cpu().numpy()
         ends, best = wide_gauss_newton(scene, wider, unknowns, begin, settings, history, progress=progress)
         settled, comparison = refine_whitened(
             scene, comparison, unknowns, ends[best], settings, history, start=best, seed=seed, progress=progress
@@ -104,7 +104,7 @@ def search(
     else:
         checkpoint = SearchCheckpoint(folder, "search")
         z, history = descend(scene, wider, unknowns, z, settings, checkpoint=checkpoint, history=history, progress=progress)
-        ends = unknowns.vector(z).double().cpu().numpy()
+        ends = unknowns.physical_vector(z).double().cpu().numpy()
     rounds = 0 if comparison.loss.non_smooth else refine
     return _best_of(scene, comparison, trial, unknowns, ends, rounds, history, progress=progress)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from risp_torch import read_video, write_frames
-from risp_torch.programs import RunFolder, first_difference, to_jsonable, unknown_name_error
+from risp_torch.programs import RunFolder, first_setting_difference, to_jsonable, unknown_name_error
 from risp_torch.scene.bridge import bridge_device, bridge_dtype
 from ti_sim import Count, FromZero, Seed, UserError, checked
 
@@ -98,6 +98,6 @@ def _same_film(folder: Path, settings: dict[str, Any]) -> None:
     if not existing.finished:
         RunFolder.open_or_create(folder, settings)
         return
-    difference = first_difference(existing.read_settings(), to_jsonable(settings))
+    difference = first_setting_difference(existing.read_settings(), to_jsonable(settings))
     if difference is not None:
         raise UserError(f"the film in {folder} is another one ({difference}): choose another folder")

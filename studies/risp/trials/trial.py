@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from risp_torch import Scene, WideSteps
-from risp_torch.programs import errors_of_scene_file, find_function, unknown_name_error
+from risp_torch.programs import find_function, scene_errors_as_user_errors, unknown_name_error
 from risp_torch.risp import RispTask, load_task, training_scene
 from ti_sim import Count, FromZero, NotNegative, UserError, checked
 
@@ -103,7 +103,7 @@ def load_trials(name: str) -> dict[str, Trial]:
     else:
         signature = f"make_trials() that returns a dict of Trials (scenes with one: {', '.join(SCENES)})"
         make_trials = find_function(name, "make_trials", signature=signature)
-    with errors_of_scene_file(name, "make_trials()"):
+    with scene_errors_as_user_errors(name, "make_trials()"):
         trials = make_trials()
     if not isinstance(trials, dict) or not all(isinstance(trial, Trial) for trial in trials.values()):
         raise UserError(f"make_trials of {name} returned {type(trials).__name__}: return a dict of Trials")

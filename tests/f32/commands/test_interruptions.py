@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from risp_torch.commands import control, invert, scenes, simulate, train
-from risp_torch.files.atomic import replacing
+from risp_torch.files.atomic import atomic_replacement
 
 Risp = Callable[..., tuple[int, str, str]]
 
@@ -25,7 +25,7 @@ def interrupted(number: int) -> Callable[[Namespace], int]:
 
     def run(options: Namespace) -> int:
         options.out = "run"
-        with replacing(Path("file")) as temporary:
+        with atomic_replacement(Path("file")) as temporary:
             temporary.write_text("half")
             os.kill(os.getpid(), number)
             time.sleep(10)

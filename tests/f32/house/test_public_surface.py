@@ -221,7 +221,7 @@ def integrators(solver: str) -> str:
 def tape(solver: str) -> str:
     """A tape has the frames of its solver's rollouts."""
     tapes = [name for name in ti_sim.__all__ if inspect.isclass(item := getattr(ti_sim, name)) and issubclass(item, SolverTape)
-             and item.frame_names == part(solver, "Solver").frame_names]  # fmt: skip
+             and item.output_names == part(solver, "Solver").frame_names]  # fmt: skip
     return code_of(tapes)
 
 

@@ -235,8 +235,8 @@ def test_one_thread_may_be_chosen_and_gives_identical_bits() -> None:
 
 def test_our_kernels_say_where_an_error_is_and_leave_taichi_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(
-        "from ti_sim.base.runtime import compiled_without_cfg, ti\n\n\n"
-        "@ti.kernel\ndef wrong():\n    for _ in range(missing):\n        pass\n\n\nlight = compiled_without_cfg(wrong)\n"
+        "from ti_sim.base.runtime import without_cfg_optimisation, ti\n\n\n"
+        "@ti.kernel\ndef wrong():\n    for _ in range(missing):\n        pass\n\n\nlight = without_cfg_optimisation(wrong)\n"
     )
     out = printed(
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
@@ -250,7 +250,7 @@ def test_our_kernels_say_where_an_error_is_and_leave_taichi_as_it_was(tmp_path: 
 
 
 KERNELS = """import threading
-from ti_sim.base.runtime import compiled_at_level_0, compiled_without_cse, ti
+from ti_sim.base.runtime import at_optimisation_level_0, without_subexpression_elimination, ti
 source = "@ti.kernel\\ndef k{0}(x: ti.types.ndarray()):\\n" + "    for i in x:\\n        x[i] = x[i] * {0} + i\\n" * 8
 kernels = []
 for number in range(12):
@@ -278,7 +278,7 @@ def work(first, light):
             light(lambda: kernel(np.zeros(4, np.float32)))()
     except Exception as error:
         failures.append(repr(error))
-lights = (compiled_at_level_0, compiled_without_cse, compiled_at_level_0)
+lights = (at_optimisation_level_0, without_subexpression_elimination, at_optimisation_level_0)
 threads = [threading.Thread(target=work, args=(n, light)) for n, light in enumerate(lights)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()

@@ -22,7 +22,7 @@ from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import linearise, newton_step
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.covariance import error_bars
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 
 FINER = 8  # pixels of the fine film along one of the camera's
 
@@ -81,7 +81,7 @@ def test_fine_edges_move_evenly():
     off = {}
     for edges in (CAMERA_EDGES, FINE_EDGES):
         with torch.no_grad():
-            left = Unlit.of(scene, placement, {}, None, edges=edges).weights()[1]
+            left = UnlitRenderInputs.of(scene, placement, {}, None, edges=edges).weights()[1]
         upper = (1.0 - left)[:, : 16, 14:18].double().sum(dim=1).mean(dim=1).cpu().numpy()  # the box reaches below the middle
         slope, start = np.polyfit(shifts, upper, 1)
         off[edges] = float(np.sqrt(np.mean((upper - start - slope * shifts) ** 2)))

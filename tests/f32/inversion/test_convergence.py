@@ -124,7 +124,7 @@ def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str
 
 def test_an_estimate_that_repeats_a_picture_is_compressed_without_a_warning() -> None:
     loss = SimpleNamespace(compared=lambda pictures, _frames: pictures)
-    comparison = SimpleNamespace(loss=loss, frames=range(9), count=1)
+    comparison = SimpleNamespace(loss=loss, frames=range(9), observation_count=1)
     levels = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.4, 0.5, 0.6, 0.7, 0.8])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -34,7 +34,7 @@ def test_noise_of_colours_explains_less_of_luminance():
     noisy = estimate + 0.02 * torch.randn(estimate.shape, generator=torch.Generator().manual_seed(0))
     for loss, variance in ((PixelLoss(), 4e-4), (LuminanceLoss(), 4e-4 * float(WEIGHTS @ WEIGHTS))):
         count = loss.count(tuple(range(4)), estimate.shape[1:])
-        at = type("At", (), {"comparison": type("C", (), {"loss": loss, "frames": range(4), "count": count})})
+        at = type("At", (), {"comparison": type("C", (), {"loss": loss, "frames": range(4), "observation_count": count})})
         assert explained_residual(at, estimate, noisy, [], None, 0.0) == pytest.approx(variance, rel=0.1)
 
 

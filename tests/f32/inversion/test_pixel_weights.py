@@ -68,7 +68,7 @@ def test_error_bars_count_the_pixels_that_count(scene: Scene, film: torch.Tensor
     )
     counted = (occluder == 0)[..., None].expand(-1, -1, -1, 3).flatten()
     residual, jacobian = whole.residual[counted].double(), whole.jacobian[counted].double()
-    assert weighted.comparison.count == pytest.approx(float(counted.sum()))
+    assert weighted.comparison.observation_count == pytest.approx(float(counted.sum()))
     assert weighted.loss == pytest.approx(float(residual.square().mean()), rel=1e-5)
     noise = float(residual.square().sum()) / (len(residual) - 2)
     expected = noise * np.linalg.inv((jacobian.T @ jacobian).numpy(force=True))

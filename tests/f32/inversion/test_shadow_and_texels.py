@@ -10,7 +10,7 @@ from risp_torch.inversion.appearance.model.palette import Palette
 from risp_torch.inversion.appearance.model.shadow import slopes
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.scene.view.flattened import flattened
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 
 PATCHES = np.random.default_rng(2).uniform(0.1, 0.9, size=(4, 4, 3))
 
@@ -86,9 +86,9 @@ def test_no_shadow_is_found_where_there_is_none():
 def test_vertices_are_flattened_along_the_light():
     """A vertex at z over the ground lands z times the slope away; those of the bodies stay where they are."""
     scene = over_ground(speed=0.0)
-    unlit = Unlit.of(scene, scene.rollout(), {}, [0])
-    flat = flattened(unlit, np.array([[0.0, 0.0], [0.5, -1.0]])).inputs.vertices_rest.numpy(force=True)
-    standing = unlit.rest + (-0.06, 0.0, 0.08)
+    unlit_inputs = UnlitRenderInputs.of(scene, scene.rollout(), {}, [0])
+    flat = flattened(unlit_inputs, np.array([[0.0, 0.0], [0.5, -1.0]])).arrays.vertices_rest.numpy(force=True)
+    standing = unlit_inputs.rest + (-0.06, 0.0, 0.08)
     for vertices, slope in zip(flat, ((0.0, 0.0), (0.5, -1.0)), strict=True):
         expected = standing[:, :2] + standing[:, 2:] * slope
         np.testing.assert_allclose(vertices, np.column_stack([expected, np.zeros(len(expected))]), atol=1e-6)

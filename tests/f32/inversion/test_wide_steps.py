@@ -67,7 +67,7 @@ class LinearFilm:
     def frames_up_to(self, horizon: int) -> tuple[int, ...]:
         return (0,)
 
-    def count_of(self, frames: tuple[int, ...]) -> float:
+    def observation_count_of(self, frames: tuple[int, ...]) -> float:
         return float(self.target.numel())
 
     def observe(
@@ -114,7 +114,7 @@ def test_ripples_of_the_loss_stop_narrow_derivatives_and_not_wide_ones(guess: fl
     assert best == 0
     settings = OptimiseSettings(iterations=30)
     z, history = descend(scene, comparison, unknowns, unknowns.unbounded(start), settings, progress=False)
-    ends = unknowns.vector(z).double().numpy(force=True)
+    ends = unknowns.physical_vector(z).double().numpy(force=True)
     narrow, _ = refined(scene, comparison, unknowns, ends, 3, history, thorough=False, progress=False)
     assert abs(wide[0] - MASS) < 0.005
     assert abs(narrow[0, 0] - MASS) > 0.1

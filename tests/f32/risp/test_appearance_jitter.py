@@ -66,7 +66,7 @@ def test_steps_go_towards_drawn_appearances_and_lights_turn_little(scene: Scene)
 
 def test_the_entry_with_patterns_is_not_moved(scene: Scene) -> None:
     parameters = RenderingParameters(scene, SUN | AIM)
-    steps = AppearanceJitter(parameters, 1.0, fixed_index=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
+    steps = AppearanceJitter(parameters, 1.0, fixed_psi_index=1).steps(sampled(parameters, 50, seed=6), seed=(7,))
     assert (steps[:, 1] == 0).all() and (steps[:, [0, 2]] != 0).any(dim=0).all()
 
 

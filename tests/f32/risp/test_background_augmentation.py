@@ -55,7 +55,7 @@ def test_a_flat_pattern_is_what_the_renderer_makes_of_its_grey(surface: str, sce
     names = parameters(scene, surface)
     patterns = BackgroundAugmentation(names)
     column = names.labels.index(surface)
-    assert patterns.psi_index == column
+    assert patterns.background_psi_index == column
     psi = names.sample(BATCH, seed=1).float().cpu()
     there = psi.clone()
     there[:, column] = 2 * (FLAT - 0.1) / 0.5 - 1
@@ -104,7 +104,7 @@ def batch_without_entry(seed: int = 0) -> Batch:
 @pytest.mark.parametrize("derivatives", [True, False])
 def test_a_scene_without_such_an_entry_gets_noise_only(derivatives: bool, scene: Scene) -> None:
     patterns = BackgroundAugmentation(parameters(scene, None))
-    assert patterns.psi_index is None
+    assert patterns.background_psi_index is None
     before = batch_without_entry() if derivatives else replace(batch_without_entry(), jacobian=None)
     after = patterns(before, seed=(0, 1, 2, 3))
     assert after.jacobian is before.jacobian
@@ -116,7 +116,7 @@ def test_a_scene_without_such_an_entry_gets_noise_only(derivatives: bool, scene:
 def test_ranges_that_are_no_grey_are_no_entry(scene: Scene) -> None:
     for spread in (Range(0.1, 0.6), Range(0.1, 0.6, scale="log10", tied=True), Factor(0.5, 1.0, tied=True)):
         names = RenderingParameters(scene, {"ground.color": spread, "background.color": Range(0.2, 0.8, tied=True)})
-        assert BackgroundAugmentation(names).psi_index == names.labels.index("background.color")
+        assert BackgroundAugmentation(names).background_psi_index == names.labels.index("background.color")
 
 
 def test_the_same_seed_gives_the_same_pictures(scene: Scene) -> None:

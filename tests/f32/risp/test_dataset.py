@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from risp_torch.__main__ import main
-from risp_torch.files.atomic import DiskFullError, remove_leftovers, replacing
+from risp_torch.files.atomic import DiskFullError, atomic_replacement, remove_leftovers
 from risp_torch.risp import Domains, RendererSource, RigidPoseHead, ShardSource, generate
 from risp_torch.risp.dataset.generate import ranks_from_environment
 from risp_torch.risp.dataset.manifest import shard_faults
@@ -291,7 +291,7 @@ def test_only_leftovers_of_killed_processes_go(tmp_path):
         (tmp_path / f".file.{process}.tmp").touch()
     remove_leftovers(tmp_path / "file")
     assert [path.name for path in tmp_path.iterdir()] == [f".file.{os.getppid()}.tmp"]
-    with pytest.raises(DiskFullError, match="file cannot be written .*make room"), replacing(tmp_path / "file"):
+    with pytest.raises(DiskFullError, match="file cannot be written .*make room"), atomic_replacement(tmp_path / "file"):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
 

@@ -38,7 +38,7 @@ from risp_torch.risp import (
 from risp_torch.risp.task import load_task, training_scene
 from risp_torch.risp.training.appearance_jitter import AppearanceJitter
 from risp_torch.risp.training.background_augmentation import BackgroundAugmentation
-from risp_torch.risp.training.losses import error_and_its_gradient, error_and_jacobian
+from risp_torch.risp.training.losses import error_and_gradient_norm, error_and_jacobian_norm
 from risp_torch.risp.training.train import held_out_count
 from tests.reference.repeated import to_the_last_bit
 
@@ -186,7 +186,7 @@ def test_it_is_adam_on_error_and_weighted_penalty(changes: dict, run: Run, pictu
     optimizer = torch.optim.Adam(network.parameters(), weight_decay=1e-6, fused=True)  # rounds otherwise than unfused
     batches = [indices for indices, jacobian in source.asked if jacobian]
     assert len(batches) == 2 * STEPS
-    penalised = error_and_jacobian if wanted.regulariser == "outputs" else error_and_its_gradient
+    penalised = error_and_jacobian_norm if wanted.regulariser == "outputs" else error_and_gradient_norm
     sums = []
     for step, indices in enumerate(batches):
         share = step / len(batches)

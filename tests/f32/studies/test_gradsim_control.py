@@ -46,7 +46,7 @@ def test_errors_are_those_of_the_scene_whatever_is_compared() -> None:
     scene = control_scene.make_scene()
     task = control_scene.make_control(scene)
     goal, taught = task.goal(scene, 0), replace(task, **WAYS["centre at each step"].changes)
-    goal_loss = JudgedGoalLoss(scene, taught, goal, judge=task, observe_goal=False)
+    goal_loss = JudgedGoalLoss(scene, taught, goal, judge=task, render_goal=False)
     with torch.no_grad():
         driven = open_loop(scene, task)(task.policy(scene, 0))
         places = driven.states.particle_q[0].cpu().numpy()

@@ -132,7 +132,7 @@ def test_a_search_begins_at_the_guesses(
         raise Begun
 
     def narrow(scene: Any, comparison: Any, unknowns: Unknowns, z: torch.Tensor, *rest: Any, **options: Any) -> None:
-        begun.append(unknowns.vector(z).cpu().numpy())
+        begun.append(unknowns.physical_vector(z).cpu().numpy())
         raise Begun
 
     monkeypatch.setattr(search_module, "wide_gauss_newton", wide)
@@ -152,7 +152,7 @@ def test_the_papers_search_moves_the_numbers_themselves() -> None:
         unknowns = paper_unknowns(Unknowns.of(scene, trial.unknowns), trial.measure)
         start = trial.guess(np.random.default_rng(1))[unknown]
         z = unknowns.unbounded(np.array([[start]]))
-        moved = float(unknowns.vector(z + 0.003)[0, 0])
+        moved = float(unknowns.physical_vector(z + 0.003)[0, 0])
         assert moved == pytest.approx(start * 10**0.003 if trial.log else start + 0.003, rel=1e-6)
         low, high = (float(bound[0]) for bound in unknowns.bounds())
         beyond = (unknowns.unbounded(np.array([[high]])) + 1.0).requires_grad_()
@@ -164,7 +164,7 @@ def test_the_papers_search_moves_the_numbers_themselves() -> None:
     plain = Unknowns.of(scene, trial.unknowns)
     unknowns = paper_unknowns(plain, trial.measure)
     row = np.ravel(trial.average["rotors.actions"])[None].astype(np.float64)
-    step = unknowns.vector(unknowns.unbounded(row) + 0.003).cpu().numpy() - row
+    step = unknowns.physical_vector(unknowns.unbounded(row) + 0.003).cpu().numpy() - row
     np.testing.assert_allclose(step[0], 0.0015 * plain.scaled_range(), rtol=1e-3)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ti_sim.base.runtime import compiled_without_cfg, ti
+from ti_sim.base.runtime import ti, without_cfg_optimisation
 
 Array = ti.types.ndarray()
 
@@ -136,4 +136,4 @@ def test_shapes_that_do_not_fit_get_the_error_of_taichi() -> None:
 def test_an_error_in_a_kernel_that_is_read_by_lines_names_its_line() -> None:
     line = _unfit.__wrapped__.__code__.co_firstlineno + 3
     with pytest.raises(ti.TaichiCompilationError, match=rf'^\nFile ".*test_matrix_products.py", line {line}, in _unfit'):
-        compiled_without_cfg(_unfit)(np.zeros(3))
+        without_cfg_optimisation(_unfit)(np.zeros(3))

@@ -97,7 +97,7 @@ def test_measures(measure: str, direction: tuple[float, ...] | None) -> None:
     task = replace(task, measure=measure, direction=direction, penalty=0.0)
     driven = open_loop(scene, task)(task.policy(scene, 0))
     places = driven.states.particle_q[0, -1:].detach() - torch.tensor((0.03, 0.0, 0.04), dtype=torch.float64)
-    goal_loss = GoalLoss(scene, task, Goal(places), observe_goal=False)
+    goal_loss = GoalLoss(scene, task, Goal(places), render_goal=False)
     expected = 0.2 if measure == "along" else 0.25
     assert goal_loss.error(driven) == pytest.approx(expected, rel=1e-9)
     assert float(goal_loss.loss(driven, "state").detach()) == pytest.approx(expected**2, rel=1e-9)
@@ -111,7 +111,7 @@ def test_the_centre_is_that_of_mass() -> None:
     scene = Mock(spec=Scene, frames=2, particle_count=3, deformables=bodies, table=table, camera=None)
     task = replace(setting()[1], measure="center", direction=None, penalty=0.0)
     driven = SimpleNamespace(states=SimpleNamespace(particle_q=torch.as_tensor(places)[None]), outputs=torch.zeros(1))
-    goal_loss = GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))), observe_goal=False)
+    goal_loss = GoalLoss(scene, task, Goal(np.zeros((1, 3, 3))), render_goal=False)
     centers = np.einsum("p,tpk->tk", masses, places) / masses.sum()
     np.testing.assert_allclose(goal_loss.displacement(driven), centers[2] - centers[0], rtol=1e-12)
     assert goal_loss.error(driven) == pytest.approx(np.linalg.norm(centers[2]) / task.size, rel=1e-12)

@@ -8,7 +8,7 @@ import pytest
 from ti_sim.base.bundles import Array, Static, bundle, kernel
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import gradcheck
-from ti_sim.base.runtime import compiled_without_cfg, ti
+from ti_sim.base.runtime import ti, without_cfg_optimisation
 from ti_sim.deformable.bending import (
     bending_edges,
     bending_energy_of,
@@ -145,14 +145,14 @@ class Shell:
             np.add.at(out[b], self.corners, world)
         return out
 
-    @compiled_without_cfg
+    @without_cfg_optimisation
     def forces(self, point: Arrays, *, gather: bool = False) -> np.ndarray:
         """Forces on the particles [B, P, 3]."""
         out = np.zeros((len(point["q"]), len(self.corners) if gather else len(self.rest), 3))
         force_kernel(self._state(point), out, self._arrays(point, gather))
         return self._summed(out) if gather else out
 
-    @compiled_without_cfg
+    @without_cfg_optimisation
     def adjoint(self, point: Arrays, dual: np.ndarray, *, gather: bool = False) -> Arrays:
         """Adjoints of all numbers of ``point``."""
         worlds = len(point["q"])
@@ -162,7 +162,7 @@ class Shell:
         out = self._summed(out) if gather else out
         return bars | {"wind": bars["wind"].sum(1), "q": out[..., :3].copy(), "qd": out[..., 3:].copy()}
 
-    @compiled_without_cfg
+    @without_cfg_optimisation
     def energy(self, point: Arrays) -> np.ndarray:
         """Elastic energies [B]."""
         out = np.zeros(len(point["q"]))

@@ -9,7 +9,7 @@ import pytest
 
 from ti_sim.base.errors import UserError
 from ti_sim.base.gradcheck import gradcheck
-from ti_sim.base.runtime import compiled_without_cse, ti
+from ti_sim.base.runtime import ti, without_subexpression_elimination
 from ti_sim.base.vecmath import mat3
 from ti_sim.deformable.energies import energy_density, nearest_rotation, rotation_for, stress, stress_differential
 from ti_sim.deformable.families import Features
@@ -82,7 +82,7 @@ def points(f: np.ndarray, g: np.ndarray | None = None, constants: Any = (1.7, 2.
     found: dict[str, list] = {name: [] for name in shapes}
     for energy in ALL:
         arrays = {name: np.zeros(shape) for name, shape in shapes.items()}
-        compiled_without_cse(at_points)(energy, np.ascontiguousarray(f), g, constants, *arrays.values())
+        without_subexpression_elimination(at_points)(energy, np.ascontiguousarray(f), g, constants, *arrays.values())
         for name, array in arrays.items():
             found[name].append(array)
     return {name: np.stack(each, axis=1) for name, each in found.items()}
@@ -91,7 +91,7 @@ def points(f: np.ndarray, g: np.ndarray | None = None, constants: Any = (1.7, 2.
 def nearest_rotations(f: np.ndarray) -> np.ndarray:
     """Rotations next to matrices [N, 3, 3]."""
     rotation = np.zeros_like(f)
-    compiled_without_cse(rotations_at_points)(np.ascontiguousarray(f), rotation)
+    without_subexpression_elimination(rotations_at_points)(np.ascontiguousarray(f), rotation)
     return rotation
 
 
@@ -299,7 +299,7 @@ class Case:
     def force(self, with_damping: bool = True) -> tuple[np.ndarray, np.ndarray]:
         """Forces [2, P, 3] and energies [2]."""
         out, total = self.empty(3), np.zeros(2)
-        compiled_without_cse(force_kernel)(
+        without_subexpression_elimination(force_kernel)(
             self.kind, self.energies, with_damping, self.gather, self.indices, self.rest, self.material, self.actuation,
             self.energy, self.state, out, total, 1,
         )  # fmt: skip
@@ -308,7 +308,7 @@ class Case:
     def adjoint(self, start: float = 0.0) -> dict[str, np.ndarray]:
         """Adjoints of state, material and actuation, added to ``start`` for the last two."""
         out, bars = self.empty(6), {"material": 0 * self.material + start, "actuation": 0 * self.actuation + start}
-        compiled_without_cse(adjoint_kernel)(
+        without_subexpression_elimination(adjoint_kernel)(
             self.kind, self.energies, self.gather, self.indices, self.rest, self.material, self.actuation, self.energy,
             self.state, self.dual, out, bars["material"], bars["actuation"], 1,
         )  # fmt: skip

@@ -33,7 +33,7 @@ RESULTS |= {"present_inputs"}
 # Records that check themselves in their initialiser, base classes and protocols, and the checks.
 RESULTS |= {
     "Appearance", "array", "ArticulatedSolver", "checked", "CoupledSolver", "DeformableSolver", "DeformableTape", "Loss",
-    "number", "Param", "PictureLoss", "render_tape", "RigidSolver", "RigidTape", "Rule", "SmokeSolver", "Solver", "Source",
+    "number_parser", "Param", "PictureLoss", "render_tape", "RigidSolver", "RigidTape", "Rule", "SmokeSolver", "Solver", "Source",
     "StateHead", "StoreAll", "Tape", "write_photoreal_frames",
 }  # fmt: skip
 

@@ -42,15 +42,15 @@ NO_SETTINGS = {
     "RegionSchedule", "RelativeDampings", "ReplanResult", "Residual", "RigidRollout", "RisingDamping", "RobotDescription",
     "RobotJoint", "RobotLink", "RobotShape", "Rotors", "Rule", "SceneSpec", "ScoreTest", "SearchResult", "Secants",
     "SelfContact", "ShapeOnly", "Shard", "Sheet", "SmokeRollout", "Smoothness", "Stage", "StageResult", "Starts", "Stiffness",
-    "Submesh", "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "Unlit", "ValleySearch", "View",
-    "Whitening",
+    "Submesh", "SubtreeInertia", "Tangent", "Termination", "Tiles", "Track", "TrustRegion", "UnlitRenderInputs",
+    "ValleySearch", "View", "Whitening",
 }  # fmt: skip
 NO_SETTINGS |= {"InverseReuse", "KeptInverse"}
 # Its initialiser, and not its fields: ``test_arguments``.
 NO_SETTINGS |= {"Scene"}
 # Public functions that only the library calls with numbers, and those that read numbers of files or of models.
 NOT_CALLED_BY_USERS = {
-    "average_cells", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "is_running",
+    "average_cells", "check_mass", "check_memory", "check_network", "colours_of", "inversion_result", "process_exists",
     "similar_names", "pack_camera", "plot_curves", "plot_landscape_1d", "plot_landscape_2d", "plot_parameters", "readable_bytes",
     "rgb_of_luma_chroma", "write_photoreal_frames",
 }  # fmt: skip

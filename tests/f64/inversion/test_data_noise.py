@@ -28,7 +28,7 @@ def compared(target: np.ndarray, frames: range | None = None, **loss: object) ->
     frames = tuple(frames or range(len(target)))
     count = float((target != 0).sum())
     return SimpleNamespace(
-        loss=SimpleNamespace(**{**options, **loss}), target=torch.as_tensor(target), frames=frames, count=count
+        loss=SimpleNamespace(**{**options, **loss}), target=torch.as_tensor(target), frames=frames, observation_count=count
     )
 
 
@@ -102,7 +102,7 @@ def test_a_start_at_which_the_film_shows_more_is_preferred(monkeypatch: pytest.M
         columns = torch.eye(2, dtype=torch.float64).repeat(8, 1)
         columns[:, 1] *= 0.0 if place[1] < 0.9 else 1.0
         comparison = SimpleNamespace(
-            loss=LinearLoss({}, torch.zeros(2)), frames=(0, 1), count=16.0, blocks=np.zeros(8, dtype=int)
+            loss=LinearLoss({}, torch.zeros(2)), frames=(0, 1), observation_count=16.0, blocks=np.zeros(8, dtype=int)
         )
         return Linearisation(0.01 * torch.ones(16, dtype=torch.float64), columns, place, comparison)
 

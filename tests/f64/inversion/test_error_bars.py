@@ -42,7 +42,7 @@ TWO = Unknowns({"a": Param(1.0, low=0.0, high=2.0, unit="m"), "b": Param(1.0, lo
 def linearised(residual: torch.Tensor, frames: int = 3) -> Linearisation:
     """Observations that answer to two unknowns by two columns at right angles."""
     jacobian = torch.eye(2, dtype=torch.float64).repeat(len(residual) // 2, 1)
-    comparison = SimpleNamespace(frames=tuple(range(frames)), count=float(len(residual)))
+    comparison = SimpleNamespace(frames=tuple(range(frames)), observation_count=float(len(residual)))
     return Linearisation(residual.double(), jacobian, np.ones(2), comparison)
 
 
@@ -132,8 +132,9 @@ def test_fitted_numbers_take_degrees_of_freedom_from_the_noise() -> None:
     """The variance of errors of which K unknowns explain a part is the sum of squares divided by n - K."""
     residual = torch.tensor([0.1, -0.1, 0.2, 0.0, -0.2, 0.1], dtype=torch.float64)
     comparison = SimpleNamespace(
-        frames=(0, 1, 2), count=6.0, blocks=np.zeros(2, dtype=int), loss=SimpleNamespace(temporally_correlated=False, noise=None)
-    )
+        frames=(0, 1, 2), observation_count=6.0, blocks=np.zeros(2, dtype=int),
+        loss=SimpleNamespace(temporally_correlated=False, noise=None),
+    )  # fmt: skip
     at = Linearisation(residual, torch.eye(2, dtype=torch.float64).repeat(3, 1), np.ones(2), comparison)
     assert CovarianceEstimate.of(at, 1e-12).noise == pytest.approx(float((residual**2).sum()) / (6 - 2))
 
@@ -341,7 +342,7 @@ def test_the_truth_has_no_larger_excess_than_errors_explain(together: int) -> No
     random, inside, nearer = np.random.default_rng(4), [], []
     jacobian = random.normal(size=(200, 2)).repeat(together, axis=0)
     comparison = SimpleNamespace(
-        frames=(0,), last=0, blocks=np.arange(200).repeat(together), count=200.0 * together,
+        frames=(0,), last=0, blocks=np.arange(200).repeat(together), observation_count=200.0 * together,
         loss=SimpleNamespace(temporally_correlated=False, noise=None),
     )  # fmt: skip
     for _ in range(400):

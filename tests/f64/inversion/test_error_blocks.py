@@ -23,7 +23,7 @@ def linear(random: np.random.Generator, errors: np.ndarray, *, correlated: bool 
     error = float((column * errors).sum() / (column**2).sum())  # of the estimate
     residual = torch.as_tensor((errors - error * column).ravel())
     comparison = SimpleNamespace(
-        frames=tuple(range(FRAMES)), last=FRAMES - 1, blocks=np.arange(SIDE) // 4, count=float(FRAMES * SIDE),
+        frames=tuple(range(FRAMES)), last=FRAMES - 1, blocks=np.arange(SIDE) // 4, observation_count=float(FRAMES * SIDE),
         loss=SimpleNamespace(temporally_correlated=correlated, noise=None),
     )  # fmt: skip
     return Linearisation(residual, torch.as_tensor(100.0 * column.reshape(-1, 1)), np.ones(1), comparison), error

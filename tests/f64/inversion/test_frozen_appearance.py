@@ -41,7 +41,7 @@ def test_the_gradient_is_exact_with_a_large_residual(look):
     scene, comparison, unknowns, truth = case(look, 0.05)
     point = truth + np.array([0.05, -0.03, 0.04, 0.5, -0.4, 0.3])
     at = linearise(scene, comparison, unknowns, point, step=1e-5)
-    found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
+    found = -2.0 * at.normal_equations[1] / comparison.observation_count / unknowns.scaled_range()
     z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
     (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
     np.testing.assert_allclose(found, gradient[0].cpu().numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))

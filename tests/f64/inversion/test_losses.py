@@ -137,7 +137,9 @@ def test_a_mix_is_the_sum_over_noise(tmp_path: Path) -> None:
     assert two.comparison.frames == (0, 2) and whole.comparison.frames == (0, 1, 2) and mixed.kind == "mask+image-tracks"
     for ours, first, second in zip(whole.normal_equations, one.normal_equations, two.normal_equations, strict=True):
         np.testing.assert_allclose(ours, first / 0.1**2 + 3 * second / 0.5**2, rtol=1e-9)
-    assert whole.comparison.count == pytest.approx(one.comparison.count + two.comparison.count)
+    assert whole.comparison.observation_count == pytest.approx(
+        one.comparison.observation_count + two.comparison.observation_count
+    )
     counts = [len(np.unique(at.comparison.blocks)) for at in (whole, one, two)]
     assert counts[0] == counts[1] + counts[2]
     seen = Comparison.of(scene, mixed, None)

@@ -12,7 +12,7 @@ from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from tests.reference.flying_box import flying_box
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
@@ -75,8 +75,8 @@ def test_both_ways_to_the_picture_agree(film, look):
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**look)), filmed)
     values = {"box.velocity": torch.tensor([[0.5, 0.15, 0.75], [0.55, 0.1, 0.72]], dtype=torch.float64)}
     with torch.no_grad():
-        unlit, solved, _, _ = comparison.loss._solved(scene, scene.rollout(values), values, None)
-        plain, lit = composed(solved, filmed), rendered(unlit, solved)
+        unlit_inputs, solved, _, _ = comparison.loss._solved(scene, scene.rollout(values), values, None)
+        plain, lit = composed(solved, filmed), rendered(unlit_inputs, solved)
     assert (plain[0] - plain[1]).abs().max() > 1e-3
     torch.testing.assert_close(plain, lit, atol=1e-6 if "shadow" in look else 1.2e-11, rtol=0)
 
@@ -93,10 +93,10 @@ def test_the_film_is_the_scenes_own(film):
     with torch.no_grad():
         states = scene.rollout()
         for frames in (None, [1, 4]):
-            unlit = Unlit.of(scene, states, {}, frames)
-            images = unlit.render(color.expand(unlit.inputs.albedo.shape))
+            unlit_inputs = UnlitRenderInputs.of(scene, states, {}, frames)
+            images = unlit_inputs.render(color.expand(unlit_inputs.arrays.albedo.shape))
             own = scene.render(states) if frames is None else scene.render(states, frames=frames)
-            made = unlit.film_of(images[..., :3] + (1.0 - images[..., :3] / color) * behind)
+            made = unlit_inputs.film_of(images[..., :3] + (1.0 - images[..., :3] / color) * behind)
             torch.testing.assert_close(made, own, atol=1e-12, rtol=0)
 
 
@@ -142,7 +142,7 @@ def test_the_gradient_of_the_jacobian_is_exact(film):
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**TIGHT)), noisy(film_of(scene, {})))
     point = np.array([0.65, 0.07, 0.74, -0.002])
     at = linearise(scene, comparison, unknowns, point, step=1e-5)
-    found = -2.0 * at.normal_equations[1] / comparison.count / unknowns.scaled_range()
+    found = -2.0 * at.normal_equations[1] / comparison.observation_count / unknowns.scaled_range()
     z = torch.as_tensor(unknowns.scaled(point)[None]).requires_grad_()
     (gradient,) = torch.autograd.grad(comparison.losses(scene, unknowns.from_scaled(z), worlds=1).sum(), z)
     np.testing.assert_allclose(found, gradient[0].cpu().numpy(), rtol=2e-4, atol=2e-5 * float(gradient.abs().max()))

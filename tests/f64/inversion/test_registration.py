@@ -118,7 +118,8 @@ def test_unknowns_follow_a_known_motion():
     ends, losses = refined(scene, comparison, unknowns, begin.reshape(1, -1), 4, History(), thorough=False, progress=False)
     at = linearise(scene, comparison, unknowns, ends[0])
     seen = np.linalg.eigvalsh(at.normal_equations[0])
-    assert comparison.count == 100.0 and losses[0] < 1e-12 and seen[0] < 1e-6 * seen[-1]  # five rotors make four forces
+    # Five rotors make four forces.
+    assert comparison.observation_count == 100.0 and losses[0] < 1e-12 and seen[0] < 1e-6 * seen[-1]
     with torch.no_grad():
         found = scene.rollout({NAME: torch.as_tensor(ends.reshape(1, FRAMES, ROTORS))}, worlds=1)
     torch.testing.assert_close(found.body_q, true.body_q, atol=1e-5, rtol=0)

@@ -31,7 +31,7 @@ from ti_sim.meshes import (
 )
 from ti_sim.meshes.transfer import closest_faces, with_transferred_attributes
 from ti_sim.shapes.primitives import sphere_uv
-from ti_sim.shapes.surface import TriangleMesh, ungrouped_mesh
+from ti_sim.shapes.surface import TriangleMesh, single_group_mesh
 
 SIZE = (0.4, 0.2, 0.3)
 BOXES = {"tet": box_tets, "hex": box_hexes, "tet10": box_tet10s}
@@ -370,7 +370,10 @@ def test_tetrahedra_in_a_sphere():
 @pytest.mark.parametrize(
     "surface, options, words",
     [
-        (lambda: ungrouped_mesh(Box(*SIZE).surface().vertices, Box(*SIZE).surface().faces[1:]), {}, "surface is not watertight"),
+        (
+            lambda: single_group_mesh(Box(*SIZE).surface().vertices, Box(*SIZE).surface().faces[1:]), {},
+            "surface is not watertight",
+        ),
         (lambda: Box(*SIZE), {"edge_length": 0}, "edge_length is 0: give a finite number above zero"),
         (lambda: Box(*SIZE), {"edge_length": "fine"}, "edge_length is 'fine'"),
         (lambda: Box(*SIZE), {"edge_length": 1e-4}, "would make more than 5000000 tetrahedra: give at least 0.0"),

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from risp_torch.risp import NetworkSettings, RispNetwork
 from risp_torch.risp.task import load_task, training_scene
-from risp_torch.risp.training.losses import Norm, error_and_its_gradient, error_and_jacobian, state_error
+from risp_torch.risp.training.losses import Norm, error_and_gradient_norm, error_and_jacobian_norm, state_error
 from risp_torch.scene.rendering_parameters import image_jacobian
 from ti_sim.base.gradcheck import GradcheckReport, gradcheck
 
@@ -96,7 +96,7 @@ def reference(regulariser: str, network: RispNetwork, pictures: Pictures, norm: 
 
 def penalty(regulariser: str, network: RispNetwork, pictures: Pictures, norm: Norm) -> torch.Tensor:
     """Penalty [B] from dI/dpsi."""
-    penalised = error_and_jacobian if regulariser == "outputs" else error_and_its_gradient
+    penalised = error_and_jacobian_norm if regulariser == "outputs" else error_and_gradient_norm
     return penalised(network, pictures.rows, pictures.outputs, pictures.jacobian, norm=norm)[1]
 
 
@@ -191,7 +191,7 @@ def test_both_loops_give_the_same_value_and_gradient(norm: Norm, network: RispNe
     for loop in ("outputs", "psi", "cheaper"):
         # The renderer's own order of the axes, which a network sees as a transposed view.
         rows = pictures.images.permute(0, 3, 1, 2)
-        error, found = error_and_jacobian(network, rows, pictures.outputs, pictures.jacobian, norm=norm, loop=loop)
+        error, found = error_and_jacobian_norm(network, rows, pictures.outputs, pictures.jacobian, norm=norm, loop=loop)
         gradients = torch.autograd.grad((error + 0.3 * found).sum(), list(network.parameters()))
         results.append((error.detach(), found.detach(), torch.cat([g.flatten() for g in gradients])))
     for one, other in pairwise(results):
@@ -208,7 +208,7 @@ def test_linear_network_has_its_formula(outputs: int, columns: int, loop: str) -
     weight = torch.randn(outputs, 48, generator=generator, dtype=torch.float64, requires_grad=True)
     shown = torch.randn(2, outputs, generator=generator, dtype=torch.float64)
     network = lambda x: x.flatten(1) @ weight.T  # noqa: E731
-    error, found = error_and_jacobian(network, images, shown, jacobian, loop=loop)
+    error, found = error_and_jacobian_norm(network, images, shown, jacobian, loop=loop)
     a = weight.detach().cpu().numpy().reshape(outputs, 3, 4, 4)
     g = np.einsum("schw,bkhwc->bsk", a, jacobian.cpu().numpy())  # dN/dpsi
     frobenius = np.sqrt((g**2).sum((1, 2)))
@@ -219,7 +219,7 @@ def test_linear_network_has_its_formula(outputs: int, columns: int, loop: str) -
     wanted = np.einsum("bsk,bkhwc,b->schw", g, jacobian.cpu().numpy(), 1 / frobenius)
     np.testing.assert_allclose(gradient.reshape(a.shape), wanted, rtol=1e-9, atol=1e-12)
 
-    _, found = error_and_its_gradient(network, images, shown, jacobian, norm="squared")
+    _, found = error_and_gradient_norm(network, images, shown, jacobian, norm="squared")
     slope = np.einsum("bs,bsk->bk", np.sign(signed), g)  # dL/dpsi
     np.testing.assert_allclose(found.detach(), (slope**2).sum(1), rtol=1e-12)
     (gradient,) = torch.autograd.grad(found.sum(), weight)
@@ -227,7 +227,7 @@ def test_linear_network_has_its_formula(outputs: int, columns: int, loop: str) -
     np.testing.assert_allclose(gradient.reshape(a.shape), wanted, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("penalised", [error_and_jacobian, error_and_its_gradient])
+@pytest.mark.parametrize("penalised", [error_and_jacobian_norm, error_and_gradient_norm])
 def test_pictures_that_psi_does_not_change_cost_nothing(penalised, network: RispNetwork, pictures: Pictures) -> None:
     jacobian = torch.zeros_like(pictures.jacobian, dtype=torch.float16)
     _, found = penalised(network, pictures.rows, pictures.outputs, jacobian)
@@ -236,7 +236,7 @@ def test_pictures_that_psi_does_not_change_cost_nothing(penalised, network: Risp
     assert all(g is None or (torch.isfinite(g).all() and g.abs().max() < 1e-12) for g in gradients)
 
 
-@pytest.mark.parametrize("penalised", [error_and_jacobian, error_and_its_gradient])
+@pytest.mark.parametrize("penalised", [error_and_jacobian_norm, error_and_gradient_norm])
 def test_derivatives_in_half_precision_are_taken_as_they_are_stored(
     penalised, network: RispNetwork, pictures: Pictures
 ) -> None:

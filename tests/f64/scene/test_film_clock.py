@@ -15,7 +15,7 @@ from risp_torch.risp import photoreal_film
 from risp_torch.scene.numbers import constant
 from risp_torch.scene.parts.clock import FilmClock
 from risp_torch.scene.simulation.exposure import exposures
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from tests.reference.small_scenes import make_scene
 
 STAMPS = (0.0, 0.004, 0.0111, 0.0183)
@@ -200,7 +200,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="16 lines, and these have 8"):
         scene.render(states)
     with pytest.raises(UserError, match="16 lines, and these have 8"):
-        Unlit.of(scene, states, {}, None)
+        UnlitRenderInputs.of(scene, states, {}, None)
     with pytest.raises(UserError, match="no motion blur"):
         photoreal_film(scene, states)
     with pytest.raises(UserError, match="do not ascend: 0.01 s follows 0.02 s"):

@@ -101,7 +101,7 @@ def test_the_goals_lie_ahead() -> None:
 @pytest.mark.parametrize("module, objective", TASKS)
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
-    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), observe_goal=objective == "image"), task.policy(scene, 1)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), render_goal=objective == "image"), task.policy(scene, 1)
     # Along two directions in the space of all weights: what one of them does here is hardly more than roundoff.
     ways = np.random.default_rng(4).standard_normal((2, *policy.weight.shape))
     start, ways = policy.weight.detach(), torch.as_tensor(ways).to(policy.weight)

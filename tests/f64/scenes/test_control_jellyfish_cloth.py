@@ -86,7 +86,7 @@ def test_goals() -> None:
 @pytest.mark.parametrize("module, objective", [(jellyfish, "image"), (jellyfish, "state"), (cloth_control, "image")])
 def test_gradients_of_policies(module: object, objective: str) -> None:
     scene, task = short(module)
-    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), observe_goal=objective == "image"), task.policy(scene, 1)
+    aim, policy = GoalLoss(scene, task, task.goal(scene, 0), render_goal=objective == "image"), task.policy(scene, 1)
     weights = {name: value.detach().cpu().numpy() for name, value in policy.named_parameters()}
 
     def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -9,7 +9,7 @@ from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import offset_from_box, vec3
 from ti_sim.shapes.distance import DistanceField, sample_distance, signed_distance
 from ti_sim.shapes.distance_kernels import grid_distance
-from ti_sim.shapes.surface import ungrouped_mesh
+from ti_sim.shapes.surface import single_group_mesh
 
 
 @ti.kernel
@@ -82,7 +82,7 @@ def test_parts_are_joined_and_parts_that_look_inwards_are_cavities() -> None:
     expected = np.minimum(to_box(x, np.array([0.4, 0.3, 0.2])), to_box(x - shift, np.array([0.25, 0.25, 0.45])))
     np.testing.assert_allclose(distance, expected, atol=1e-14)
     hole = Box(0.4, 0.3, 0.2).surface()
-    shell = joined(one, ungrouped_mesh(hole.vertices, hole.faces[:, ::-1]))
+    shell = joined(one, single_group_mesh(hole.vertices, hole.faces[:, ::-1]))
     distance = signed_distance(*shell, low, cell, counts)
     expected = np.maximum(to_box(x, np.array([0.4, 0.3, 0.2])), -to_box(x, np.array([0.2, 0.15, 0.1])))
     np.testing.assert_allclose(distance, expected, atol=1e-14)

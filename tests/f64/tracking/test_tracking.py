@@ -78,9 +78,9 @@ def test_no_side_shines_through_at_an_edge() -> None:
     """Sides that are turned away have no part in any pixel."""
     scene = scene_of()
     outlines = CoverageRenderer(scene, "front", samples=4)
-    unlit = outlines.unlit(POSE[None])
+    unlit_inputs = outlines.unlit_inputs(POSE[None])
     away = np.asarray(scene.cameras[0].position) - POSE[0, :3]
-    facing = unlit.normals()[0].cpu().numpy() @ away
+    facing = unlit_inputs.normals()[0].cpu().numpy() @ away
     shown = np.array([outlines.of(POSE[None]).by_color[0, outlines.palette.corner[face]].sum() for face in range(len(facing))])
     clear = np.abs(facing) > 0.15 * np.linalg.norm(away)  # a side seen at a sharp angle is not told from one turned away here
     assert (shown[clear & (facing < 0)] < 0.02 * shown.max()).all() and (shown[clear & (facing > 0)] > 0.1 * shown.max()).all()
@@ -131,7 +131,7 @@ def test_shadows_darken_the_plate_and_not_its_hue() -> None:
     left = outlines.of(POSE[None]).uncovered[0]
     plate = np.random.default_rng(1).uniform(0.2, 0.8, (SIZE * SIZE, 3))
     np.testing.assert_allclose(shadowed_plate(outlines, POSE, left, plate, plate, 0.06), plate, atol=1e-12)
-    shadow = shadows_of(outlines.unlit(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).cpu().numpy()
+    shadow = shadows_of(outlines.unlit_inputs(POSE[None], edges=CAMERA_EDGES))[0, 3].reshape(-1, 1).cpu().numpy()
     darker = plate * (1 - 0.5 * shadow)
     found = shadowed_plate(outlines, POSE, left, darker, plate, 0.06)
     seen = (left > 0.999) & (shadow[:, 0] > 0.5)

@@ -4,7 +4,7 @@ import numpy as np
 
 from ti_sim.base.bundles import kernel, views
 from ti_sim.base.rows import add_vec4, load_slot_vec3, load_vec3, load_vec4, store_vec3
-from ti_sim.base.runtime import compiled_in_double, compiled_without_cfg, ti
+from ti_sim.base.runtime import compiled_in_double, ti, without_cfg_optimisation
 from ti_sim.deformable.corners import PARTICLE
 from ti_sim.deformable.implicit.ground import ground_bars, ground_law
 from ti_sim.deformable.implicit.stages import Stage, stages_of
@@ -99,7 +99,7 @@ def sum_ground_forces_adjoint(
 
 
 @compiled_in_double
-@compiled_without_cfg
+@without_cfg_optimisation
 def ground_forces(
     model: DeformableModel, history: np.ndarray, contact: np.ndarray, *, integrator: ImplicitIntegrator, dt: float, onset: float
 ) -> np.ndarray:
@@ -120,7 +120,7 @@ def ground_forces(
 
 
 @compiled_in_double
-@compiled_without_cfg
+@without_cfg_optimisation
 def ground_forces_adjoint(
     model: DeformableModel, history: np.ndarray, contact: np.ndarray, force_bar: np.ndarray, *, integrator: ImplicitIntegrator,
     dt: float, onset: float,

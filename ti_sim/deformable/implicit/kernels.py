@@ -78,16 +78,16 @@ def particle_vec3(array: ti.template(), p, column: ti.template()):
 
 
 @ti.func
-def contact_of(body: ti.template(), b, p):
+def contact_of(arrays: ti.template(), b, p):
     """ke, kd, kf, mu of particle p."""
-    return load_vec4(body.particle_contact, b, p, 0)
+    return load_vec4(arrays.particle_contact, b, p, 0)
 
 
 @kernel
 def evaluate(
     b: int, row: int, control: int, frame: int,
     states: ti.types.ndarray(),
-    body: DeformableArrays,
+    arrays: DeformableArrays,
     stage: StageArrays,
 ):  # fmt: skip
     """Residual, other forces, energies and the ground's Jacobian of world b at the positions in a row of states.
@@ -97,43 +97,45 @@ def evaluate(
     ``stage_adjoint``.
     """
     for p in range(states.shape[2]):
-        if body.particle_table[p, HELD] == 0:
+        if arrays.particle_table[p, HELD] == 0:
             for k in ti.static(range(3)):
                 displacement = states[b, row, p, PARTICLE.position + k] - stage.hat[p, HAT.position + k]
                 states[b, row, p, PARTICLE.velocity + k] = displacement / stage.scalars[GAMMA]
     for i in range(stage.elements):
-        body_with_slots = with_fields(body, gather=True)
-        indexed_element_force(body_with_slots, states, stage.force, b, row, control, i)
-        if ti.static(body.features.with_damping or body.features.with_air):
-            elastic_body = with_fields(body, gather=True, features=body.features.elastic)
-            indexed_element_force(elastic_body, states, stage.elastic, b, row, control, i)
+        arrays_with_slots = with_fields(arrays, gather=True)
+        indexed_element_force(arrays_with_slots, states, stage.force, b, row, control, i)
+        if ti.static(arrays.features.with_damping or arrays.features.with_air):
+            elastic_arrays = with_fields(arrays, gather=True, features=arrays.features.elastic)
+            indexed_element_force(elastic_arrays, states, stage.elastic, b, row, control, i)
         first_element = 0
-        for family in ti.static(body.features.families):
-            count = body.indices_of(family).shape[0]
+        for family in ti.static(arrays.features.families):
+            count = arrays.indices_of(family).shape[0]
             if first_element <= i and i < first_element + count:
-                stage.element_energy[i] = element_energy(family, body, states, b, row, control, i - first_element, first_element)
+                stage.element_energy[i] = element_energy(
+                    family, arrays, states, b, row, control, i - first_element, first_element
+                )
             first_element += count
     for p in range(states.shape[2]):
         residual, other_force = vec3(0.0), vec3(0.0)
         inertia, contact_energy, rounding_scale = 0.0, 0.0, 0.0
-        if body.particle_table[p, HELD] == 0:
-            gamma, mass = stage.scalars[GAMMA], body.particle_mass[b, p]
+        if arrays.particle_table[p, HELD] == 0:
+            gamma, mass = stage.scalars[GAMMA], arrays.particle_mass[b, p]
             x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
             x_hat = particle_vec3(stage.hat, p, HAT.position)
             v_hat = particle_vec3(stage.hat, p, HAT.velocity)
             force = slot_sum(stage, stage.force, b, p, 0)
-            if ti.static(body.features.with_damping or body.features.with_air):
+            if ti.static(arrays.features.with_damping or arrays.features.with_air):
                 other_force = force - slot_sum(stage, stage.elastic, b, p, 0)
-            external_force = mass * vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
-            load_row = body.particle_table[p, LOADED]
+            external_force = mass * vec3(arrays.gravity[b, 0], arrays.gravity[b, 1], arrays.gravity[b, 2])
+            load_row = arrays.particle_table[p, LOADED]
             if load_row >= 0:
-                external_force += load_slot_vec3(body.load, b, frame, load_row, 0)
+                external_force += load_slot_vec3(arrays.load, b, frame, load_row, 0)
             inertia = 0.5 * mass * (v - v_hat).norm_sqr() - external_force.dot(x - x_hat)
             rounding_scale = mass * (v - v_hat).norm() * v_hat.norm()
-            if body.particle_table[p, GROUND_CONTACT] == 1:
+            if arrays.particle_table[p, GROUND_CONTACT] == 1:
                 ground, onset, previous_height = stage.scalars[GROUND], stage.scalars[ONSET], stage.hat[p, HAT.height_before]
                 reach = stage.scalars[REACH]
-                material = contact_of(body, b, p)
+                material = contact_of(arrays, b, p)
                 contact, by_x, _by_x_hat, _normal_by, _friction_by, _tangent, _friction_by_kf_mu = ground_law(
                     x, x_hat, previous_height, ground, gamma, onset, reach, material
                 )
@@ -156,7 +158,7 @@ def evaluate(
 def element_jacobians(
     b: int, row: int, control: int,
     states: ti.types.ndarray(), rows: ti.types.ndarray(), stage: StageArrays,
-    body: DeformableArrays,
+    arrays: DeformableArrays,
 ):  # fmt: skip
     """Derivatives of the elements' forces by the positions of their corners, with dv/dx = 1 / gamma, at a row of states.
 
@@ -166,21 +168,21 @@ def element_jacobians(
     for i in range(stage.elements):
         rate = 1 / stage.scalars[GAMMA]
         first, first_row = 0, 0
-        for family in ti.static(body.features.families):
+        for family in ti.static(arrays.features.families):
             nodes = ti.static(FAMILIES[family])
-            count = body.indices_of(family).shape[0]
+            count = arrays.indices_of(family).shape[0]
             if first <= i and i < first + count:
                 e = i - first
                 if ti.static(family in SOLIDS):
                     entry = first_row + e * 3 * nodes * nodes
-                    solid_force_jacobian(family, body, states, rows, b, row, control, e, first, rate, entry)
+                    solid_force_jacobian(family, arrays, states, rows, b, row, control, e, first, rate, entry)
                 else:
-                    jacobian_body = with_fields(body, gather=jacobian_row(rate))
+                    jacobian_arrays = with_fields(arrays, gather=jacobian_row(rate))
                     for dof in range(3 * nodes):
                         entry = first_row + (e * 3 * nodes + dof) * nodes
-                        dual = unit_dual(body.indices_of(family)[e, dof // 3], dof % 3)
+                        dual = unit_dual(arrays.indices_of(family)[e, dof // 3], dof % 3)
                         element_force_adjoint(
-                            family, jacobian_body, NO_BARS, states, dual, rows, b, row, control, e, first, entry - nodes * e
+                            family, jacobian_arrays, NO_BARS, states, dual, rows, b, row, control, e, first, entry - nodes * e
                         )
             first += count
             first_row += 3 * nodes * nodes * count
@@ -227,7 +229,7 @@ def stage_adjoint(
     b: int, row: int, control: int, frame: int,
     states: ti.types.ndarray(), dual: ti.types.ndarray(), corner_bars: ti.types.ndarray(), bar: ti.types.ndarray(),
     hat_bar: ti.types.ndarray(), elapsed: ti.types.ndarray(),
-    body: DeformableArrays, bars: DeformableInputs, stage: StageArrays,
+    arrays: DeformableArrays, bars: DeformableInputs, stage: StageArrays,
 ):  # fmt: skip
     """Adjoint of a stage after its linear solve J^T dual = x_bar + v_bar / gamma, at the converged row of states.
 
@@ -241,41 +243,41 @@ def stage_adjoint(
         bar: [P, 6] adjoint of the result.
         hat_bar: [P, 7], receives the adjoint of ``hat`` of free particles, and of the start of the step of held ones.
         elapsed: [1] time from the start of the step to the result [s].
-        body, bars, stage: arguments, adjoints, and the stage, whose ``hat`` is read.
+        arrays, bars, stage: arguments, adjoints, and the stage, whose ``hat`` is read.
     """
     for i in range(stage.elements):
-        body_with_slots = with_fields(body, gather=True)
-        indexed_element_adjoint(body_with_slots, bars, states, dual, corner_bars, b, row, control, i)
+        arrays_with_slots = with_fields(arrays, gather=True)
+        indexed_element_adjoint(arrays_with_slots, bars, states, dual, corner_bars, b, row, control, i)
     for p in range(states.shape[2]):
         x_bar, v_bar = particle_vec3(bar, p, PARTICLE.position), particle_vec3(bar, p, PARTICLE.velocity)
         fx, fv = slot_sum(stage, corner_bars, b, p, PARTICLE.position), slot_sum(stage, corner_bars, b, p, PARTICLE.velocity)
         x_hat_bar, v_hat_bar, before_bar = vec3(0.0), vec3(0.0), 0.0
-        if body.particle_table[p, HELD] == 0:
-            gamma, mass = stage.scalars[GAMMA], body.particle_mass[b, p]
+        if arrays.particle_table[p, HELD] == 0:
+            gamma, mass = stage.scalars[GAMMA], arrays.particle_mass[b, p]
             w = load_dual(dual, b, p)
             x, v = load_position(states, b, row, p), load_velocity(states, b, row, p)
             x_hat = particle_vec3(stage.hat, p, HAT.position)
             v_hat = particle_vec3(stage.hat, p, HAT.velocity)
             x_hat_bar = mass / (gamma * gamma) * w - (v_bar + fv) / gamma
             v_hat_bar = mass / gamma * w
-            gravity = vec3(body.gravity[b, 0], body.gravity[b, 1], body.gravity[b, 2])
+            gravity = vec3(arrays.gravity[b, 0], arrays.gravity[b, 1], arrays.gravity[b, 2])
             bars.particle_mass[b, p] = bars.particle_mass[b, p] - w.dot((v - v_hat) / gamma - gravity)
-            load_row = body.particle_table[p, LOADED]
+            load_row = arrays.particle_table[p, LOADED]
             for k in ti.static(range(3)):
                 bars.gravity[b, p, k] = bars.gravity[b, p, k] + mass * w[k]
                 if load_row >= 0:
                     bars.load[b, frame, load_row, k] = bars.load[b, frame, load_row, k] + w[k]
-            if body.particle_table[p, GROUND_CONTACT] == 1:
+            if arrays.particle_table[p, GROUND_CONTACT] == 1:
                 _force, _by_x, by_x_hat, normal_by, friction_by, tangent, friction_by_kf_mu = ground_law(
                     x, x_hat, stage.hat[p, HAT.height_before], stage.scalars[GROUND], gamma, stage.scalars[ONSET],
-                    stage.scalars[REACH], contact_of(body, b, p),
+                    stage.scalars[REACH], contact_of(arrays, b, p),
                 )
                 x_hat_bar += by_x_hat.transpose() @ w
                 before_bar, contact_bar = ground_bars(normal_by, friction_by, tangent, friction_by_kf_mu, w)
                 add_vec4(bars.particle_contact, b, p, 0, contact_bar)
         else:
             x_hat_bar = x_bar + fx
-            prescribed_row = body.particle_table[p, PRESCRIBED]
+            prescribed_row = arrays.particle_table[p, PRESCRIBED]
             if prescribed_row >= 0:
                 for k in ti.static(range(3)):
                     bars.prescribed_qd[b, frame, prescribed_row, k] = (

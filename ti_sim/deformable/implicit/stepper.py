@@ -90,15 +90,15 @@ class Stepper:
         )  # fmt: skip
         self.stage.scalars[GROUND], self.stage.scalars[ONSET] = model.ground_height, settings.onset
         self.energy_noise = energy_noise(model, inputs)
-        self.body = kernel_arrays(model, inputs, differentiable=bars is not None)
+        self.arrays = kernel_arrays(model, inputs, differentiable=bars is not None)
         self.rows = np.zeros((max(self.pattern.rows, 1), 3))
         self.data = np.zeros(len(self.pattern.columns))
         compiled_in_double(compiled_for(model, self._bind))(bars)
 
     def _bind(self, bars: DeformableInputs | None) -> None:
         pattern = self.pattern
-        self._evaluate = Launcher(evaluate, self.states, self.body, self.stage, integers=4)
-        self._jacobians = Launcher(element_jacobians, self.states, self.rows, self.stage, self.body, integers=3)
+        self._evaluate = Launcher(evaluate, self.states, self.arrays, self.stage, integers=4)
+        self._jacobians = Launcher(element_jacobians, self.states, self.rows, self.stage, self.arrays, integers=3)
         self._assemble = Launcher(
             assemble, self.rows, pattern.start, pattern.entry, pattern.stride, pattern.value_index, pattern.diagonal, self.mass,
             self.data, self.stage,
@@ -109,13 +109,13 @@ class Stepper:
             self.hat_bar, self.elapsed = np.zeros((particles, 7)), np.zeros(1)
             corner_adjoints = np.zeros((worlds, self.stage.slot.shape[0], 6))
             self._adjoint = Launcher(
-                stage_adjoint, self.states, self.dual, corner_adjoints, self.bar, self.hat_bar, self.elapsed, self.body, bars,
+                stage_adjoint, self.states, self.dual, corner_adjoints, self.bar, self.hat_bar, self.elapsed, self.arrays, bars,
                 self.stage, integers=4,
             )  # fmt: skip
 
     def friction(self, world: int) -> np.ndarray:
         """[P] coefficients of friction of a world, which the kernels read."""
-        return self.body.particle_contact[world, :, 3]
+        return self.arrays.particle_contact[world, :, 3]
 
     def has_friction(self, world: int) -> bool:
         """Whether a particle of a world may touch the ground with friction."""

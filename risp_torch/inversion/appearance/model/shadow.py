@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from risp_torch.scene.view.flattened import flattened
-from risp_torch.scene.view.unlit import Unlit
+from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_sim.base.errors import UserError
 
 # Tangent of the light's angle from the vertical, number of directions around, and parts of a step that the first is turned by.
@@ -33,14 +33,14 @@ def check_ground(height: float | None) -> None:
         raise UserError("the scene has no ground for the look's shadow to fall on: add one with add_ground, or leave shadow out")
 
 
-def shadows_of(unlit: Unlit) -> torch.Tensor:
+def shadows_of(unlit_inputs: UnlitRenderInputs) -> torch.Tensor:
     """[M, K, H, W] how much of a pixel's ground lies in the shadow of each direction, 0 to 1; differentiable.
 
     Raises:
         UserError: the scene has no ground.
     """
-    check_ground(unlit.ground_height)
+    check_ground(unlit_inputs.ground_height)
     directions = slopes()
-    flat = flattened(unlit, directions)
-    images = flat.render(torch.zeros_like(flat.inputs.albedo))
+    flat = flattened(unlit_inputs, directions)
+    images = flat.render(torch.zeros_like(flat.arrays.albedo))
     return images[..., 3].unflatten(0, (-1, len(directions)))

@@ -98,14 +98,14 @@ class _RegistrationProblem(FilmProblem):
             placement = states.placement[0, list(frames)]
             tangent = Tangent.of(self.scene, placement)
             physical = self.unknowns.physical_values(point[None])[0]
-            change_reference = Reference(placement, tangent, frames, self.comparison.count)
+            change_reference = Reference(placement, tangent, frames, self.comparison.observation_count)
             zero_change = change_reference.comparison(placement.new_zeros(len(frames), tangent.count))
             jacobian = linearise(self.scene, zero_change, self.unknowns, physical).jacobian
             modes = frame_modes(jacobian.unflatten(0, (len(frames), tangent.count)))
             frame_steps = FrameSteps(self.scene, self.comparison, states, values, tangent, modes, tangent.extent(placement[0]))
             registered_placement, normal = frame_steps.registered(placement, FRAME_STEPS)
         weight = _root(normal).to(modes) @ modes
-        reference = Reference(placement, tangent, frames, self.comparison.count, weight)
+        reference = Reference(placement, tangent, frames, self.comparison.observation_count, weight)
         motion_comparison = reference.comparison(reference.observed(registered_placement[None])[0])
         minima, _ = refined(
             self.scene, motion_comparison, self.unknowns, physical[None], UNKNOWN_STEPS, History(), thorough=False, progress=False
