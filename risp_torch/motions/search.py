@@ -334,8 +334,8 @@ class MotionSearch:
     ) -> tuple[Point, np.ndarray]:
         """The point after a step of the shared unknowns [K] and the starts [M, S], and the next dampings [M] of the starts.
 
-        A start is unchanged if its step does not lower the cost of its motion. Where starts are minimised, those of motions whose
-        costs exceed the linear model's then take rounds of their own.
+        A start is unchanged if its step does not lower the cost of its motion. If ``minimises_starts``, ``minimise_starts``
+        then minimises the starts of the motions whose costs exceed those of the linear model.
         """
         scaled = np.clip(point.scaled + self.ranges * shared_step, self.low, self.high)
         after, has_moved = self.select_better_starts(
@@ -507,12 +507,16 @@ class _MotionProblem(PointwiseProblem):
     Attributes:
         local_damping: [M] damping of each motion's start: a motion near an impact needs shorter steps than others.
         minimises_starts: whether starts are minimised at each candidate.
-        remaining_step: [K] the undamped step at the last linearised point (``MotionSearch.remaining_step``).
+        remaining_step: [K] the undamped step at the last linearised point (``MotionSearch.remaining_step``), infinite before the
+            first finite linearisation.
+        covariance: [K, K] of the shared unknowns at that point, relative to their ranges.
     """
 
     def __init__(self, search: MotionSearch) -> None:
         self.search, self.local_damping = search, np.full(len(search.windows), DAMPING.first)
         self.minimises_starts = False
+        num_shared = len(search.initial_scaled)
+        self.remaining_step, self.covariance = np.full(num_shared, np.inf), np.eye(num_shared)
 
     def begin_minimising_starts(self, point: Point) -> Point:
         """Minimise the starts of a point, and from now on those of each candidate; starts are then eliminated undamped."""
