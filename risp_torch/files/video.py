@@ -7,6 +7,7 @@ ITU-T H.273 (code points of colour). Films of other formats: ``files/film``.
 from __future__ import annotations
 
 from fractions import Fraction
+from io import BytesIO
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,12 +16,13 @@ import torch
 
 from risp_torch.files.atomic import atomic_replacement
 from risp_torch.files.film.film import open_film, read_frames
+from risp_torch.files.film.video_file import decode_video
 from risp_torch.files.film.write import encode_picture, write_folder
 from risp_torch.files.pictures import png_bytes
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Rule, checked
 
-__all__ = ["read_video", "write_frames", "write_picture", "write_video"]
+__all__ = ["compress_and_decode", "read_video", "write_frames", "write_picture", "write_video"]
 
 Rate = Annotated[float | Fraction, Rule(above=0)]  # pictures per second
 Quality = Annotated[float, Rule(minimum=0, maximum=51)]  # constant rate factor of H.264
@@ -48,23 +50,36 @@ def write_video(path: Path | str, frames: Any, *, fps: Rate, crf: Quality = 18) 
 
     path = Path(path)
     linear = _linear_frames(frames, str(path))
-    rate = _to_fraction(fps)
-    _, height, width, _ = linear.shape
     if path.suffix.lower() != ".mp4":
         raise UserError(f"{path} is not an .mp4 file: give the video a name that ends in .mp4")
-    if height % 2 or width % 2:
-        raise UserError(
-            f"{path} cannot hold frames of {width}x{height} pixels: H.264 needs an even width and height, "
-            "so change the camera's size or write a folder of PNG frames"
-        )
+    _check_even(linear, str(path))
     with atomic_replacement(path) as temporary, av.open(str(temporary), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        _tag_colours(stream.codec_context)
-        filter_graph = _yuv420p_filter_graph(width, height, rate)
-        for index, picture in enumerate(linear):
-            container.mux(stream.encode(_encodable_frame(filter_graph, encode_picture(picture, 8), index, rate)))
-        container.mux(stream.encode())
+        _encode(container, linear, fps=fps, crf=crf)
+
+
+@checked
+def compress_and_decode(frames: Any, *, fps: Rate, crf: Quality) -> tuple[np.ndarray, float]:
+    """Frames after the compression of ``write_video``, as ``read_video`` returns them, without a file.
+
+    Args:
+        frames: [T, H, W, 3] linear colour (numpy or torch); clipped to [0, 1]. H and W even.
+        fps: pictures per second, any positive rate.
+        crf: constant rate factor of the encoder, as in ``write_video``.
+
+    Returns:
+        The decoded frames, float32 [T, H, W, 3], linear colour in [0, 1], and the bytes of the video stream per frame.
+
+    Raises:
+        UserError: the frames or the rate are invalid.
+    """
+    import av
+
+    linear, file = _linear_frames(frames, "a compressed film"), BytesIO()
+    _check_even(linear, "a compressed film")
+    with av.open(file, "w", format="mp4") as container:
+        _encode(container, linear, fps=fps, crf=crf)
+    file.seek(0)
+    return decode_video(file)
 
 
 @checked
@@ -160,6 +175,28 @@ def _linear_frames(frames: Any, name: str) -> np.ndarray:
                 f"frame {index} for {name} holds numbers that are not finite: look at the simulation or the picture that made it"
             )
     return linear
+
+
+def _check_even(linear: np.ndarray, name: str) -> None:
+    """Refuse pictures that H.264 cannot store: colours of half the resolution need even sides."""
+    _, height, width, _ = linear.shape
+    if height % 2 or width % 2:
+        raise UserError(
+            f"{name} cannot hold frames of {width}x{height} pixels: H.264 needs an even width and height, "
+            "so change the camera's size or write a folder of PNG frames"
+        )
+
+
+def _encode(container: Any, linear: np.ndarray, *, fps: float | Fraction, crf: float) -> None:
+    """Encode pictures [T, H, W, 3] into a PyAV container that is open for writing."""
+    rate, (_, height, width, _) = _to_fraction(fps), linear.shape
+    stream = container.add_stream("libx264", rate=rate, options=_encoder_options(crf))
+    stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+    _tag_colours(stream.codec_context)
+    filter_graph = _yuv420p_filter_graph(width, height, rate)
+    for index, picture in enumerate(linear):
+        container.mux(stream.encode(_encodable_frame(filter_graph, encode_picture(picture, 8), index, rate)))
+    container.mux(stream.encode())
 
 
 def _to_fraction(fps: float | Fraction) -> Fraction:

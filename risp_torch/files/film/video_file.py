@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from risp_torch.files.film.facts import FilmFacts, repeats_remarks
 from risp_torch.files.film.placement import StoredPicture
 from ti_sim.base.errors import UserError
 
-__all__ = ["VideoFile", "exact_interpolation"]
+__all__ = ["VideoFile", "decode_video", "exact_interpolation"]
 
 _QUARTER_TURNS = {(1, 0): 0, (0, 1): 1, (-1, 0): 2, (0, -1): 3}  # by the image of (1, 0) under the display matrix
 _OMITTED = "they are left out, and the times of the others stay as they are"
@@ -88,6 +88,28 @@ class VideoFile:
                     next_number = next(frame_numbers, None)
         if next_number is not None:
             raise UserError(f"video {self.path} changes while it is read: copy it, and read the copy")
+
+
+def decode_video(file: BinaryIO) -> tuple[np.ndarray, float]:
+    """Decode a video that this program has encoded, in one pass.
+
+    ``VideoFile`` decodes a file twice, first for the checks that files of other programs need.
+
+    Args:
+        file: the encoded video, at its first byte.
+
+    Returns:
+        The pictures, float32 [T, H, W, 3], linear colour in [0, 1], and the bytes of the video stream per frame.
+    """
+    import av
+    from av.video.reformatter import VideoReformatter
+
+    reformatter, packets, pictures = VideoReformatter(), _Packets(), []
+    with av.open(file) as container:
+        for frame in _decode_frames(container, container.streams.video[0], packets):
+            colours = _frame_colours(frame, None)
+            pictures.append(_linear(frame, colours, (slice(None), slice(None)), reformatter))
+    return np.stack(pictures), packets.size / packets.count
 
 
 @dataclass
@@ -275,15 +297,7 @@ def _facts(
     """Facts of the file; ``size`` is bytes per packet."""
     quarter_turns, refusals = _quarter_turns(first)
     aspect = stream.sample_aspect_ratio or Fraction(1)
-    video_format = first.format
-    is_rgb = video_format.is_rgb or video_format.has_palette or video_format.components[0].bits == 1
-    codes = {
-        "range": int(first.color_range), "matrix": int(first.colorspace), "primaries": int(first.color_primaries),
-        "curve": int(first.color_trc),
-    }  # fmt: skip
-    is_full_range_format = is_rgb or video_format.name.startswith(("yuvj", "gray", "ya"))
-    is_grey = len(video_format.components) < 3
-    colours = colours_of(codes, rgb=is_rgb or is_grey, full_by_format=is_full_range_format, height=first.height, curve=curve)
+    video_format, colours = first.format, _frame_colours(first, curve)
     if colours.refusal:
         refusals.append(f"is coded for {colours.refusal}, which is not read: {_SDR_ADVICE}")
     if video_format.components[0].bits > 16:
@@ -301,6 +315,19 @@ def _facts(
         stored=StoredPicture(width=first.width, height=first.height, pixel_aspect=Fraction(aspect), quarter_turns=quarter_turns),
         bytes_per_pixel=size / (first.width * first.height), remarks=tuple(remarks + _remarks(first, colours)),
     )  # fmt: skip
+
+
+def _frame_colours(frame: Any, curve: str | None) -> Colours:
+    """Colour encoding of a frame; ``curve`` replaces the tagged transfer curve."""
+    video_format = frame.format
+    is_rgb = video_format.is_rgb or video_format.has_palette or video_format.components[0].bits == 1
+    codes = {
+        "range": int(frame.color_range), "matrix": int(frame.colorspace), "primaries": int(frame.color_primaries),
+        "curve": int(frame.color_trc),
+    }  # fmt: skip
+    is_full_range_format = is_rgb or video_format.name.startswith(("yuvj", "gray", "ya"))
+    is_grey = len(video_format.components) < 3
+    return colours_of(codes, rgb=is_rgb or is_grey, full_by_format=is_full_range_format, height=frame.height, curve=curve)
 
 
 def _clock(stream: Any, stamps: list[int | None]) -> tuple[Clock | None, list[str]]:

@@ -59,8 +59,16 @@ def figure_file(path: Path | str, width: Positive, height: Positive) -> Iterator
         figure = Figure(figsize=(width, height))
         FigureCanvasAgg(figure)
         yield figure
+        _lay_out(figure)
         with atomic_replacement(path) as temporary:
             figure.savefig(temporary, format=file_format)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Compute the layout once and keep it: ``savefig`` would draw a figure that has a layout engine twice."""
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+        figure.set_layout_engine("none")
 
 
 def label_log_axis(axis: Axis) -> None:

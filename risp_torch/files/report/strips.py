@@ -6,7 +6,7 @@ Colours are linear in [0, 1] in memory and sRGB in the files.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from risp_torch.files.report.figure import as_numbers, figure_file
 from risp_torch.files.video import write_video
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, Positive, checked
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DIFFERENCE_GAIN = 4.0
 
@@ -44,16 +47,7 @@ def write_strip(path: Path | str, target: Any, estimate: Any, *, fps: Positive |
     _, height, width, _ = target.shape
     cell = max(1.5, width / height)  # inches; a row below one inch has no room for its label
     with figure_file(path, cell * len(columns) + 0.35, 3 * cell * height / width + 0.3) as figure:
-        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
-        grid = figure.subplots(3, len(columns), squeeze=False)
-        for axes_row, (label, pictures) in zip(grid, rows.items(), strict=True):
-            for axes, picture in zip(axes_row, pictures, strict=True):
-                axes.imshow(picture, interpolation="nearest")
-                axes.set(xticks=[], yticks=[])
-                axes.spines[:].set_visible(False)
-            axes_row[0].set_ylabel(label, fontsize=8)
-        for axes, frame in zip(grid[0], columns, strict=True):
-            axes.set_title(_time_label(int(frame), fps), fontsize=8, loc="center", pad=3)
+        _draw_grid(figure, list(rows.values()), list(rows), [_time_label(int(frame), fps) for frame in columns])
 
 
 @checked
@@ -73,12 +67,8 @@ def write_film_strip(path: Path | str, film: Any, *, fps: Positive | None = None
     columns = np.unique(np.linspace(0, len(film) - 1, frames).round().astype(int))
     _, height, width, _ = film.shape
     with figure_file(path, 1.5 * len(columns), 1.5 * height / width + 0.25) as figure:
-        figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
-        for axes, frame in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
-            axes.imshow(linear_to_srgb(np.clip(film[frame], 0, 1)), interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
-            axes.set_title(_time_label(int(frame), fps), fontsize=8)
+        pictures = linear_to_srgb(np.clip(film[columns], 0, 1))
+        _draw_grid(figure, [pictures], [""], [_time_label(int(frame), fps) for frame in columns])
 
 
 @checked
@@ -99,6 +89,23 @@ def comparison_video(path: Path | str, target: Any, estimate: Any, fps: Positive
     difference = srgb_to_linear(_difference(target, estimate))
     panels = np.concatenate([target, separator, estimate, separator, difference], axis=2)
     write_video(path, panels.repeat(2, axis=1).repeat(2, axis=2), fps=fps)
+
+
+def _draw_grid(figure: Figure, rows: list[np.ndarray], row_labels: list[str], column_labels: list[str]) -> None:
+    """Draw rows of sRGB pictures [T, H, W, 3] with narrow white gaps, as one image: an image for each would be slow."""
+    _, height, width, _ = rows[0].shape
+    gap = max(1, round(0.02 * width))
+    framed_rows = [np.pad(row, ((0, 0), (0, gap), (0, gap), (0, 0)), constant_values=1.0) for row in rows]
+    image = np.concatenate([np.concatenate(list(row), axis=1) for row in framed_rows])[:-gap, :-gap]
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)
+    axes = figure.subplots()
+    axes.imshow(image, interpolation="nearest")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=8, pad=3)
+    axes.set_xticks((width + gap) * np.arange(len(column_labels)) + (width - 1) / 2, column_labels)
+    axes.set_yticks((height + gap) * np.arange(len(rows)) + (height - 1) / 2, row_labels, rotation=90, va="center")
 
 
 def _time_label(frame: int, fps: Positive | None) -> str:

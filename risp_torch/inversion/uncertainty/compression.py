@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 import torch
 
 from risp_torch.files.film import film_facts
-from risp_torch.files.video import read_video, write_video
+from risp_torch.files.video import compress_and_decode
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation, newton_step
 
@@ -106,12 +104,11 @@ class Encoder:
     def film(self, crf: float, offset: tuple[int, int] = (0, 0)) -> CompressedFilm:
         """The film at a constant rate factor of H.264, shifted by whole pixels down and right while it is encoded."""
         loss, frames = self.comparison.loss, list(self.comparison.frames)
-        with tempfile.TemporaryDirectory() as folder, torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an estimate may repeat pictures
-            path, enlarged = Path(folder) / "film.mp4", _enlarged(self.estimate, self.enlargement)
-            write_video(path, _shifted(enlarged, *offset).cpu().numpy(), fps=self.fps, crf=crf)
-            decoded = torch.as_tensor(read_video(path), dtype=enlarged.dtype, device=enlarged.device)
-            size, decoded_film = bytes_per_frame(path), _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
+        with torch.no_grad():
+            enlarged = _enlarged(self.estimate, self.enlargement)
+            pictures, size = compress_and_decode(_shifted(enlarged, *offset), fps=self.fps, crf=crf)
+            decoded = torch.as_tensor(pictures, dtype=enlarged.dtype, device=enlarged.device)
+            decoded_film = _averaged(_shifted_back(decoded, enlarged, *offset), self.enlargement)
             errors = loss.compared(decoded_film[frames], frames) - loss.compared(self.estimate[frames], frames)
         return CompressedFilm(size, errors.flatten(), self.comparison.observation_count, decoded_film, crf)
 

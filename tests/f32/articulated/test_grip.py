@@ -1,15 +1,12 @@
 """A box between two fingers, in the precision that users run."""
 
 import numpy as np
-import pytest
 
 from tests.reference.bristle_cases import KT, MASS, pinched
 from tests.reference.rigid_cases import GRAVITY
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.rollout.adjoint import StoreAll
-
-pytestmark = pytest.mark.threads
 
 
 def test_a_pinched_box_stays_in_single_precision() -> None:

@@ -10,8 +10,6 @@ from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets
 
-pytestmark = pytest.mark.threads
-
 
 def in_f32(inputs: DeformableInputs) -> DeformableInputs:
     """The inputs in single precision."""
@@ -35,6 +33,7 @@ def test_twenty_thousand_steps_with_checkpoints() -> None:
     np.testing.assert_allclose(bars.particle_mass[0, 0], -0.75 * fallen, rtol=1e-3)
 
 
+@pytest.mark.threads
 def test_plans_agree_on_a_bouncing_block() -> None:
     mesh = box_tets((0.2, 0.2, 0.2), (2, 2, 2))
     model = DeformableModel(

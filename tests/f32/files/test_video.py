@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
-from risp_torch.files.video import read_video, write_frames, write_picture, write_video
+from risp_torch.files.video import compress_and_decode, read_video, write_frames, write_picture, write_video
 from risp_torch.risp.photoreal import write_photoreal_frames
 from risp_torch.scene.pictures import read_picture
 from ti_sim.base.errors import UserError
@@ -49,6 +49,17 @@ def write_streamable(path, frames):
                 packet.stream = stream
                 out.mux(packet)
     os.replace(str(path) + ".mp4", path)
+
+
+@pytest.mark.parametrize("crf", [8, 33])
+def test_compression_without_a_file_gives_the_pictures_and_the_size_of_the_file(crf, tmp_path):
+    film, path = moving_ball(), tmp_path / "ball.mp4"
+    write_video(path, film, fps=20, crf=crf)
+    pictures, bytes_per_frame = compress_and_decode(film, fps=20, crf=crf)
+    np.testing.assert_array_equal(pictures, read_video(path))
+    with av.open(str(path)) as container:
+        sizes = [packet.size for packet in container.demux(video=0) if packet.size]
+    assert len(sizes) == len(film) and bytes_per_frame == sum(sizes) / len(sizes)
 
 
 def test_srgb_curve_is_the_exact_one_and_its_own_inverse():
