@@ -10,13 +10,14 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m studies.demo
 
-# Two lanes side by side, as each process has one working precision. A lane has half of the cores, with a worker process for each
+# Lanes side by side, as each process has one working precision. Each of the two main lanes has half of the cores, with a worker process for each
 # (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
 # Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Compiled
 # kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread, too.
 # Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own.
 # The tests of f32 are in several groups, and a lane that ends takes the next group that no lane has taken. The first group leaves
-# its kernels in the cache for the others.
+# its kernels in the cache for the others. Then a third lane of low priority runs the tests marked "processes" while others wait
+# for files and for programs that they start.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
@@ -33,13 +34,15 @@ test: $(TEST_STAMP)
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); taken=$$(mktemp -d); \
 	take() { ! mkdir $$taken/$$1 2> /dev/null || { shift; env "$$@"; }; }; \
 	rest() { failed=0; take second $(WORKER) -m "$(ALONE)" $(F32_SECOND) || failed=1; \
-	  take processes $(WORKER) -m processes tests/f32 || failed=1; \
 	  take threads $(PYTEST) -m threads tests/f32 || failed=1; return $$failed; }; \
 	$(BIN)/python -m ruff check . || status=1; \
 	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
-	  $(PYTEST) -m threads tests/f64 || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & lane=$$!; \
-	$(WORKER) -m "$(ALONE)" $(F32_FIRST) || status=1; rest || status=1; \
-	wait $$lane || status=1; cat $$log; rm -rf $$log $$taken; \
+	  $(PYTEST) -m threads tests/f64 || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & f64_lane=$$!; \
+	$(WORKER) -m "$(ALONE)" $(F32_FIRST) || status=1; \
+	nice -n 10 env $(WORKER) -m processes tests/f32 > $$log.processes 2>&1 & processes_lane=$$!; \
+	rest || status=1; \
+	wait $$processes_lane || status=1; cat $$log.processes; \
+	wait $$f64_lane || status=1; cat $$log; rm -rf $$log $$log.processes $$taken; \
 	exit $$status
 
 bench: $(TEST_STAMP)
