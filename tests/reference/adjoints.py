@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ti_sim import GradcheckReport, gradcheck
+from tests.reference.gradients_in_worlds import Point, gradcheck_in_worlds
+from ti_sim import GradcheckReport
 
 
 def adjoint_report(
-    loss: Callable[[np.ndarray], float],
+    losses: Callable[[list[np.ndarray]], np.ndarray],
     name: str,
     x: np.ndarray,
     adjoint: np.ndarray,
@@ -21,7 +22,7 @@ def adjoint_report(
     order: int = 4,
     seed: int = 0,
 ) -> GradcheckReport:
-    """Compare an adjoint with central differences of ``loss``, entry by entry and along dense random directions.
+    """Compare an adjoint with central differences of a loss, entry by entry and along dense random directions.
 
     The entry with the largest adjoint is always compared, then entries drawn half among those whose adjoint is not zero and
     half among all. A direction moves every entry of the array at once, so that no entry goes unseen.
@@ -30,7 +31,7 @@ def adjoint_report(
     contributions of many pixels that cancel, and differences of the whole loss carry its roundoff.
 
     Args:
-        loss: scalar function of an array of the shape of ``x``.
+        losses: losses at many arrays of the shape of ``x``.
         name: of the array, for the table.
         x: float64 array.
         adjoint: derivative of the loss with respect to x, under test.
@@ -59,15 +60,15 @@ def adjoint_report(
         slopes.append(np.sum(vectors[-1] * adjoint))
     here = {"all": np.array(at)}
 
-    def moved_loss(point):
-        moved, values = x.copy(), point["all"]
+    def moved(point: Point) -> np.ndarray:
+        array, values = x.copy(), point["all"]
         for k in np.flatnonzero(values != here["all"]):
-            moved = moved + (values[k] - at[k]) * vectors[k]
-        return loss(moved)
+            array = array + (values[k] - at[k]) * vectors[k]
+        return array
 
-    report = gradcheck(
-        lambda point: (moved_loss(point), {"all": np.array(slopes)}), here, loss=moved_loss, step=step, order=order, rtol=rtol,
-        atol=1e-3 * rtol * float(np.abs(adjoint).max()),
+    report = gradcheck_in_worlds(
+        lambda points: losses([moved(point) for point in points]), lambda _: {"all": np.array(slopes)}, here, step=step,
+        order=order, rtol=rtol, atol=1e-3 * rtol * float(np.abs(adjoint).max()),
     )  # fmt: skip
     named = [replace(entry, name=labels[entry.index[0]], index=()) for entry in report.entries]
     return replace(report, entries=named)

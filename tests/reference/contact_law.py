@@ -16,13 +16,16 @@ def onset(depth: np.ndarray, travel: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """
     inside = np.abs(depth.real) < travel.real
     safe = np.where(inside, travel, 1.0)
+    ramps = [np.where(at.real > 0, at, 0.0) for at in (depth - travel, depth, depth + travel)]
+    squares = [ramp * ramp for ramp in ramps]
 
-    def mean(power: int) -> np.ndarray:
-        over = [np.where((depth + k * travel).real > 0, depth + k * travel, 0.0) ** power for k in (-1, 0, 1)]
-        return (over[2] - 2 * over[1] + over[0]) / safe**2
+    def mean(antiderivatives: list[np.ndarray]) -> np.ndarray:
+        before, middle, after = antiderivatives
+        return (after - 2 * middle + before) / (safe * safe)
 
-    deep = depth.real > 0
-    return np.where(inside, mean(3) / 6, np.where(deep, depth, 0.0)), np.where(inside, mean(2) / 2, np.where(deep, 1.0, 0.0))
+    cubes, deep = [square * ramp for square, ramp in zip(squares, ramps, strict=True)], depth.real > 0
+    ramp, fraction = np.where(deep, depth, 0.0), np.where(deep, 1.0, 0.0)
+    return np.where(inside, mean(cubes) / 6, ramp), np.where(inside, mean(squares) / 2, fraction)
 
 
 def normal_force(

@@ -80,8 +80,10 @@ def contact_arms(r: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """
     up = np.array([0.0, 0.0, 1.0])
     arm = np.einsum("bnij,npj->bnpi", r, rows[..., :3])
-    vector = np.einsum("bnij,npj->bnpi", r, rows[..., 5:])
     radius, kind = rows[..., 3, None], rows[..., 4]
+    if not kind.any():  # balls alone
+        return arm - radius * up, np.ones(arm.shape[:-1])
+    vector = np.einsum("bnij,npj->bnpi", r, rows[..., 5:])
     across = vector * vector[..., 2:] - up
     length = np.linalg.norm(across, axis=-1, keepdims=True)
     lowest = across / np.where(length > 0, length, 1.0)

@@ -500,6 +500,17 @@ def reals(inputs):
     return {name: array for name, array in arrays.items() if array is not None}
 
 
+def side_by_side(inputs, moved):
+    """Inputs of the pictures at K points in one batch, point by point: ``moved`` has K arrays of each input that changes."""
+    count, arrays = len(next(iter(moved.values()))), {}
+    for name, array in reals(inputs).items():
+        if name in moved:
+            arrays[name] = np.stack(moved[name]) if name == "vertices_rest" and array.ndim == 2 else np.concatenate(moved[name])
+        elif name == "body_q" or (len(array) > 1 and (name != "vertices_rest" or array.ndim == 3)):
+            arrays[name] = np.concatenate([array] * count)
+    return replace(inputs, **arrays)
+
+
 def random_tangents(inputs, columns=2):
     """Tangents of every real input."""
     rng = np.random.default_rng(1)

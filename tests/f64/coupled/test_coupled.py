@@ -7,16 +7,15 @@ import pytest
 import torch
 
 from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
-from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.scene.state import State
 from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
 from tests.reference.deformable_cases import solid_body
+from tests.reference.gradients_in_worlds import Point, check_torch_in_worlds, gradcheck_in_worlds
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.gradcheck import gradcheck
 from ti_sim.contact.collision import CollisionShape
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
@@ -162,35 +161,35 @@ def scene() -> tuple[CoupledModel, CoupledInputs]:
 
 
 def losses(model: CoupledModel, settings: CoupledSettings, frames: int) -> tuple:
-    """A random linear functional of all frames as functions of a dictionary of inputs: its value, and its gradient too."""
+    """A random linear functional of all frames: values at many points, the worlds of one rollout, and the gradient at one."""
     solver, rng, weights = CoupledSolver(model, settings), np.random.default_rng(1), {}
 
-    def run(at: dict[str, np.ndarray], adjoint: object = None) -> CoupledRollout:
+    def run(points: list[Point], adjoint: object = None) -> CoupledRollout:
+        at = {name: np.concatenate([point[name] for point in points]) for name in points[0]}
         own = {name: at.get(f"links.{name}") for name in LINKS}, {name: at[f"particles.{name}"] for name in PARTICLES}
-        return solver.rollout(CoupledInputs(ArticulatedInputs(**own[0]), DeformableInputs(**own[1])), frames, adjoint=adjoint)
+        rollout = solver.rollout(CoupledInputs(ArticulatedInputs(**own[0]), DeformableInputs(**own[1])), frames, adjoint=adjoint)
+        for name, array in frames_of(rollout).items():
+            weights.setdefault(name, rng.standard_normal((1, *array.shape[1:])))
+        return rollout
 
-    def value(rollout: CoupledRollout) -> float:
-        arrays = frames_of(rollout)
-        for name in FRAMES:
-            weights.setdefault(name, rng.standard_normal(arrays[name].shape))
-        return float(sum(np.sum(weights[name] * arrays[name]) for name in FRAMES))
+    def values(points: list[Point]) -> np.ndarray:
+        arrays = frames_of(run(points))
+        return sum(arrays[name].reshape(len(points), -1) @ weights[name].ravel() for name in FRAMES)
 
-    def gradient(at: dict[str, np.ndarray], adjoint: object) -> tuple[float, dict[str, np.ndarray]]:
-        rollout = run(at, adjoint)
-        result = value(rollout)
-        bars = solver.rollout_adjoint(rollout, *(weights[name] for name in solver.frame_names))
-        return result, bars.named_arrays()
+    def gradient(at: Point, adjoint: object) -> Point:
+        rollout = run([at], adjoint)
+        return solver.rollout_adjoint(rollout, *(weights[name] for name in solver.frame_names)).named_arrays()
 
-    return lambda at: value(run(at)), gradient
+    return values, gradient
 
 
 def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     model, inputs = scene()
     point = inputs.named_arrays()
-    loss, gradient = losses(model, CoupledSettings(1e-3, 5), 2)
+    values, gradient = losses(model, CoupledSettings(1e-3, 5), 2)
     finite = [name for name, array in point.items() if array.size and np.isfinite(array).all()]
-    report = gradcheck(
-        lambda at: gradient(at, StoreAll()), point, loss=loss, names=finite, rtol=1e-5, floor=1e-4, atol=2e-8, max_entries=8,
+    report = gradcheck_in_worlds(
+        values, lambda at: gradient(at, StoreAll()), point, names=finite, rtol=1e-5, floor=1e-4, atol=2e-8, max_entries=8,
         step=2e-6, order=2,
     )  # fmt: skip
     report.raise_if_wrong()
@@ -199,10 +198,10 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
     assert {f"particles.{name}" for name in ("particle_q0", "particle_qd0", "particle_mass", "particle_contact")} <= reacts
     assert "particles.self_contact" in reacts
     assert {f"links.joint_{name}" for name in ("dry_friction", "dry_stiffness", "dry_damping", "bristle0")} <= reacts
-    stored = gradient(point, StoreAll())[1]
+    stored = gradient(point, StoreAll())
     assert stored["links.link_contact"][0, 1:4].any(axis=1).all()  # every shape was touched
     for every in (3, 100):
-        for name, array in gradient(point, Checkpoint(every))[1].items():
+        for name, array in gradient(point, Checkpoint(every)).items():
             np.testing.assert_allclose(array, stored[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
@@ -251,20 +250,19 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
     scene = block_and_bodies()
     weights: list[torch.Tensor] = []
 
-    def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
-        base = scene.parameters
-        states = scene.rollout({name: torch.as_tensor(base[name].value)[None] + given[name][None] for name in given})
+    def losses(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        states = scene.rollout({name: torch.as_tensor(scene.parameters[name].value) + given[name] for name in given})
         found = (states.body_q, states.body_qd, states.particle_q, states.particle_qd)
         if not weights:
             generator = torch.Generator().manual_seed(0)
-            weights.extend(torch.randn(array.shape, generator=generator, dtype=array.dtype) for array in found)
-        return sum((w * array).sum() for w, array in zip(weights, found, strict=True))
+            weights.extend(torch.randn(array.shape[1:], generator=generator, dtype=array.dtype) for array in found)
+        return sum((w * array).flatten(1).sum(dim=1) for w, array in zip(weights, found, strict=True))
 
     names = (
         "arm.angle", "arm.rate", "arm.contact.stiffness", "pebble.density", "pebble.position", "block.velocity", "block.density",
     )  # fmt: skip
-    report = check_torch(
-        loss, {name: np.zeros(np.shape(scene.parameters[name].value)) for name in names}, step=1e-6, rtol=1e-5, floor=1e-3
+    report = check_torch_in_worlds(
+        losses, {name: np.zeros(np.shape(scene.parameters[name].value)) for name in names}, step=1e-6, rtol=1e-5, floor=1e-3
     )
     report.raise_if_wrong()
     assert {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6} == set(names)

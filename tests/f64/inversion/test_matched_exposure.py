@@ -8,12 +8,12 @@ from torch.autograd import forward_ad
 from risp_torch.inversion.appearance.batch import composed, rendered
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
-from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.scene.view.unlit import UnlitRenderInputs
 from tests.reference.flying_box import flying_box
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
 BLUR, ROLL, SIDEWAYS = {"exposure": 0.01}, {"line_time": 8e-4}, {"exposure": 0.004, "line_time": 6e-4, "readout": "left"}
@@ -49,15 +49,14 @@ def test_gradient_is_that_of_the_projected_residual(film, look):
     filmed = noisy(film_of(scene, {"box.velocity": torch.tensor([0.5, 0.15, 0.75], dtype=torch.float64)}))
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), filmed)
 
-    def loss(values):
-        given = {name: value[None] for name, value in values.items()}
-        return comparison.losses(scene, given, worlds=1).sum()
+    def losses(values):
+        return comparison.losses(scene, values, worlds=len(values["box.velocity"]))
 
     times = {f"film.{name}": np.array(value) for name, value in film.items() if name != "readout"}
     point = {"box.velocity": np.array([0.6, 0.1, 0.7]), "film.start": np.array(-0.001)} | times
     # With shadows a solve ends some 5e-9 of the loss above its minimum, which one-sided differences show, and the gradient is
     # 4e-7 of its largest entry off; without shadows it is exact but for the differences.
-    report = check_torch(loss, point, step=1e-7, order=4, rtol=1e-5, floor=1e-6)
+    report = check_torch_in_worlds(losses, point, step=1e-7, order=4, rtol=1e-5, floor=1e-6)
     largest = max(abs(entry.adjoint) for entry in report.entries)
     off = [abs(entry.adjoint - entry.difference) for entry in report.entries if entry.status != "ok"]
     assert not off or ("shadow" in look and max(off) < 1e-6 * largest), report.table()

@@ -8,9 +8,9 @@ from torch.autograd import forward_ad
 from risp_torch.inversion.appearance.fit import look_equations
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
-from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.inversion.problem.comparison import Comparison
 from tests.reference.flying_box import flying_box
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 from ti_sim.base.errors import UserError
 
 TIGHT = {"tolerance": 1e-15, "rounds": 200, "edges": "scene"}
@@ -47,12 +47,11 @@ def test_gradient_is_that_of_the_projected_residual(look):
     film = film + 0.05 * torch.as_tensor(np.random.default_rng(1).normal(size=film.shape)).to(film)
     comparison = Comparison.of(scene, MatchedLoss(LookSettings(**(TIGHT | look))), film)
 
-    def loss(values):
-        given = {name: value[None] for name, value in values.items()}
-        return comparison.losses(scene, given, worlds=1).sum()
+    def losses(values):
+        return comparison.losses(scene, values, worlds=len(values["box.velocity"]))
 
     point = {"box.velocity": np.array([0.6, 0.1, 0.7]), "camera.turn": np.array([0.01, -0.02, 0.005])}
-    report = check_torch(loss, point, step=2e-6, order=4, rtol=2e-5, floor=1e-6)
+    report = check_torch_in_worlds(losses, point, step=2e-6, order=4, rtol=2e-5, floor=1e-6)
     assert report.ok, report.table()
 
 

@@ -12,8 +12,9 @@ import pytest
 from tests.reference import render_scenes
 from tests.reference.adjoints import adjoint_report
 from tests.reference.dot_product import dot_product_test
+from tests.reference.gradients_in_worlds import gradcheck_in_worlds
 from ti_render import render, render_adjoint, render_jvp
-from ti_sim import GradientError, gradcheck
+from ti_sim import GradientError
 
 STEP = 5e-7
 STEPS = {"softness": 1e-7, "material": 5e-6}  # sigma and gamma are small numbers; no kink moves with materials
@@ -24,9 +25,10 @@ def weights_of(inputs, settings):
     return np.random.default_rng(7).normal(size=(len(inputs.body_q), settings.height, settings.width, 4))
 
 
-def loss_of(weights, inputs, settings):
-    """The weighted sum of the picture."""
-    return float(np.sum(weights * render(inputs, settings).images))
+def losses_of(weights, inputs, settings, moved):
+    """The weighted sum of the pictures at each of the points of ``render_scenes.side_by_side``, [K]."""
+    images = render(render_scenes.side_by_side(inputs, moved), settings).images
+    return images.reshape(-1, weights.size) @ weights.ravel()
 
 
 def seen(name, inputs):
@@ -41,11 +43,11 @@ def test_reverse_agrees_with_central_differences(name):
     adjoint = render_adjoint(render(inputs, settings), weights)
     for key in seen(name, inputs):
 
-        def loss(moved, key=key):
-            return loss_of(weights, replace(inputs, **{key: moved}), settings)
+        def losses(points, key=key):
+            return losses_of(weights, inputs, settings, {key: points})
 
         report = adjoint_report(
-            loss, key, getattr(inputs, key), getattr(adjoint, key), entries=5, directions=1, step=STEPS.get(key, STEP)
+            losses, key, getattr(inputs, key), getattr(adjoint, key), entries=5, directions=1, step=STEPS.get(key, STEP)
         )
         assert report.ok, report.table()
 
@@ -64,13 +66,13 @@ def test_forward_agrees_with_central_differences(name):
     assert pushed.shape == (len(inputs.body_q), len(keys), settings.height, settings.width, 4)
     slopes = np.einsum("mijc,mkijc->k", weights, pushed)
 
-    def loss(point):
-        moved = {key: getattr(inputs, key) + point[key] * tangents[key][k] for k, key in enumerate(keys) if point[key] != 0}
-        return loss_of(weights, replace(inputs, **moved), settings)
+    def losses(points):
+        moved = {key: [getattr(inputs, key) + at[key] * tangents[key][k] for at in points] for k, key in enumerate(keys)}
+        return losses_of(weights, inputs, settings, moved)
 
-    report = gradcheck(
-        lambda point: (loss(point), dict(zip(keys, slopes, strict=True))), dict.fromkeys(keys, 0.0), loss=loss,
-        rtol=1e-5, step={key: STEPS.get(key, STEP) for key in keys},
+    report = gradcheck_in_worlds(
+        losses, lambda _: dict(zip(keys, slopes, strict=True)), {key: np.zeros(()) for key in keys}, rtol=1e-5,
+        step={key: STEPS.get(key, STEP) for key in keys},
     )  # fmt: skip
     assert report.ok and report.observable == len(keys), report.table()
 
@@ -121,11 +123,11 @@ def test_an_error_of_one_entry_is_seen(key):
     weights = weights_of(inputs, settings)
     right = getattr(render_adjoint(render(inputs, settings), weights), key)
 
-    def loss(moved):
-        return loss_of(weights, replace(inputs, **{key: moved}), settings)
+    def losses(points):
+        return losses_of(weights, inputs, settings, {key: points})
 
     def report(adjoint, **options):
-        return adjoint_report(loss, key, getattr(inputs, key), adjoint, **options)
+        return adjoint_report(losses, key, getattr(inputs, key), adjoint, **options)
 
     planted = right.copy()
     largest = tuple(int(i) for i in np.unravel_index(np.abs(right).argmax(), right.shape))

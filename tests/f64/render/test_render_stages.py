@@ -23,10 +23,10 @@ def assert_derivatives(stage, adjoints, tangent, inputs):
     result_bar = np.random.default_rng(9).normal(size=result.shape)
     for name, found in adjoints(result_bar).items():
 
-        def loss(moved, name=name):
-            return float(np.sum(result_bar * stage(**{**inputs, name: moved})))
+        def losses(points, name=name):
+            return np.array([np.sum(result_bar * stage(**{**inputs, name: moved})) for moved in points])
 
-        report = adjoint_report(loss, name, inputs[name], found, rtol=1e-6)
+        report = adjoint_report(losses, name, inputs[name], found, rtol=1e-6)
         assert report.ok, report.table()
     test = dot_product_test(
         lambda point, dots: tangent({name: dot[None] for name, dot in dots.items()}), lambda point, bar: adjoints(bar),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.reference import numpy_rigid
+from tests.reference.rigid_adjoints import rigid_gradcheck
 from tests.reference.rigid_cases import (
     ALL_NAMES,
     GRAVITY,
@@ -21,7 +22,6 @@ from tests.reference.rigid_cases import (
     pair,
 )
 from ti_sim.base.errors import UserError
-from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
@@ -98,24 +98,10 @@ def test_no_branch_switches_between_the_points_of_a_difference(regime: str) -> N
 @pytest.mark.parametrize("regime", list(KT))
 def test_adjoint_of_every_input(regime: str, every: int) -> None:
     base = cases(regime) if every == 1 else single(cases(regime), 1)
-    worlds = base.world_count
-    solver, rng = RigidSolver(MODEL, SETTINGS), np.random.default_rng(7)
-    bars = [rng.standard_normal((worlds, FRAMES + 1, 2, size)) for size in (7, 6)]
-
-    def inputs_of(at: dict[str, np.ndarray]) -> RigidInputs:
-        return RigidInputs(**at | {"body_bristle": 1e4 * at["body_bristle"]})  # N/cm: its derivative is of the size of others
-
-    def loss(at: dict[str, np.ndarray]) -> float:
-        rollout = solver.rollout(inputs_of(at), FRAMES)
-        return float(np.sum(bars[0] * rollout.body_q) + np.sum(bars[1] * rollout.body_qd))
-
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        adjoint = StoreAll() if every == 1 else Checkpoint(every=every)
-        back = solver.rollout_adjoint(solver.rollout(inputs_of(at), FRAMES, adjoint=adjoint), *bars)
-        return loss(at), {name: getattr(back, name) for name in NAMES} | {"body_bristle": 1e4 * back.body_bristle}
-
-    at = {name: getattr(base, name) for name in NAMES} | {"body_bristle": base.body_bristle / 1e4}
-    report = gradcheck(loss_and_gradient, at, loss=loss, step=STEPS, rtol=1e-5, floor=1e-3 if regime == "impact" else 1e-4)
+    adjoint, units = StoreAll() if every == 1 else Checkpoint(every=every), {"body_bristle": 1e4}  # N/cm
+    floor = 1e-3 if regime == "impact" else 1e-4
+    solver = RigidSolver(MODEL, SETTINGS)
+    report = rigid_gradcheck(solver, base, NAMES, FRAMES, adjoint, units=units, step=STEPS, rtol=1e-5, floor=floor)
     report.raise_if_wrong()
     seen = {entry.name for entry in report.entries if entry.status == "ok"}
     felt = {"body_bristle"} if regime in ("sticking", "impact") else set()  # a steady slide and rest do not feel its stiffness

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.reference import numpy_rigid
+from tests.reference.rigid_adjoints import rigid_gradcheck
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, REGIMES, pair, stacked, tilted_box, world
-from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
@@ -83,22 +83,11 @@ def test_adjoint_of_every_input(regime: str, integrator: str, plan: str, world_c
     base = pair(regime)
     base = base if world_count == 3 else world(base, 1)
     solver = RigidSolver(PAIR_MODEL, settings(integrator, plan))
-    rng = np.random.default_rng(7)
-    q_weight = rng.standard_normal((world_count, FRAMES + 1, 2, 7))
-    qd_weight = rng.standard_normal((world_count, FRAMES + 1, 2, 6))
-
-    def loss(at: dict[str, np.ndarray]) -> float:
-        rollout = solver.rollout(RigidInputs(**at), FRAMES)
-        return float(np.sum(q_weight * rollout.body_q) + np.sum(qd_weight * rollout.body_qd))
-
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        rollout = solver.rollout(RigidInputs(**at), FRAMES, adjoint=Checkpoint(every=9) if world_count == 1 else StoreAll())
-        bars = solver.rollout_adjoint(rollout, q_weight, qd_weight)
-        return loss(at), dict(zip(INPUT_NAMES, bars.arrays(), strict=True))
-
-    point = dict(zip(INPUT_NAMES, base.arrays(), strict=True))
+    adjoint = Checkpoint(every=9) if world_count == 1 else StoreAll()
     few = 12 if plan == "element" else None  # its launches are slow for small worlds
-    report = gradcheck(loss_and_gradient, point, loss=loss, step=STEPS, rtol=1e-5, floor=FLOOR, max_entries=few)
+    report = rigid_gradcheck(
+        solver, base, INPUT_NAMES, FRAMES, adjoint, step=STEPS, rtol=1e-5, floor=FLOOR, max_entries=few
+    )
     report.raise_if_wrong()
     seen = {entry.name for entry in report.entries if entry.status == "ok"}
     assert seen == set(INPUT_NAMES) - WITHOUT_EFFECT.get(regime, set())

@@ -9,11 +9,11 @@ from tests.reference import numpy_rigid
 from tests.reference.articulated import motion
 from tests.reference.articulated_adjoints import check_adjoint
 from tests.reference.articulated_robots import Link, Robot
+from tests.reference.rigid_adjoints import rigid_gradcheck
 from tests.reference.rigid_cases import GRAVITY, INPUT_NAMES, stacked, turned
 from ti_sim import Box, Capsule, Cone, Cylinder, Shape, Sphere, contact_points, mass_properties
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
-from ti_sim.base.gradcheck import gradcheck
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import StoreAll
@@ -70,23 +70,11 @@ def test_every_kind_of_point_against_numpy(integrator: str) -> None:
 
 def check(model: RigidModel, inputs: RigidInputs, settings: RigidSettings, *, frames: int = 2, few: int | None = 8) -> set[str]:
     """Compare the adjoint of a random loss with differences; the inputs that it reacts to."""
-    solver, rng = RigidSolver(model, settings), np.random.default_rng(7)
-    bars = [rng.standard_normal((inputs.world_count, frames + 1, model.body_count, size)) for size in (7, 6)]
-
-    def loss(at: dict[str, np.ndarray]) -> float:
-        rollout = solver.rollout(RigidInputs(**at), frames)
-        return float(np.sum(bars[0] * rollout.body_q) + np.sum(bars[1] * rollout.body_qd))
-
-    def loss_and_gradient(at: dict[str, np.ndarray]) -> tuple[float, dict[str, np.ndarray]]:
-        rollout = solver.rollout(RigidInputs(**at), frames, adjoint=StoreAll())
-        return loss(at), dict(zip(INPUT_NAMES, solver.rollout_adjoint(rollout, *bars).arrays(), strict=True))
-
     step = {"body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-7, "body_inertia": 1e-10, "body_contact": 1e-6, "gravity": 1e-5,
             "body_force": 1e-5, "force_point": 1e-6}  # fmt: skip
-    report = gradcheck(
-        loss_and_gradient, dict(zip(INPUT_NAMES, inputs.arrays(), strict=True)), loss=loss, step=step, rtol=2e-5, floor=1e-3,
-        max_entries=few,
-    )  # fmt: skip
+    report = rigid_gradcheck(
+        RigidSolver(model, settings), inputs, INPUT_NAMES, frames, StoreAll(), step=step, rtol=2e-5, floor=1e-3, max_entries=few
+    )
     report.raise_if_wrong()
     return {entry.name for entry in report.entries if entry.status == "ok"}
 

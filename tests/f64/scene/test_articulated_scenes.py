@@ -26,10 +26,10 @@ from risp_torch import (
     check_film_gradient,
     load_scene,
 )
-from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.risp import load_task
 from risp_torch.scene.adding.body_options import BodyGeometry, collision_shape
 from risp_torch.scene.parts.motors import Motors
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
 
@@ -98,13 +98,14 @@ def test_gradient_of_every_number(adjoint):
     random = torch.Generator().manual_seed(1)
     weights = [torch.randn(x.shape, generator=random, dtype=x.dtype).to(x) for x in (still.body_q, still.body_qd, still.joint_q)]
 
-    def loss(at):
+    def losses(at):
         given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}
         states = scene.rollout(given, adjoint=adjoint)
-        return sum((w * x).sum() for w, x in zip(weights, (states.body_q, states.body_qd, states.joint_q), strict=True))
+        frames = (states.body_q, states.body_qd, states.joint_q)
+        return sum((w * x).flatten(1).sum(dim=1) for w, x in zip(weights, frames, strict=True))
 
     point = {name: np.zeros(np.shape(scene.parameters[name].value)) for name in names}
-    report = check_torch(loss, point, step=1e-5, rtol=1e-5, floor=1e-3)
+    report = check_torch_in_worlds(losses, point, step=1e-5, rtol=1e-5, floor=1e-3)
     report.raise_if_wrong()
     moving = {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6}
     assert moving >= {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param, PixelLoss, Scene, StateLoss, UserError, check_torch, invert
+from risp_torch import Param, PixelLoss, Scene, StateLoss, UserError, invert
 from risp_torch.inversion import Comparison
 from risp_torch.inversion.problem.films.multi_film import Films
 from risp_torch.risp import photoreal_film
@@ -16,6 +16,7 @@ from risp_torch.scene.numbers import constant
 from risp_torch.scene.parts.clock import FilmClock
 from risp_torch.scene.simulation.exposure import exposures
 from risp_torch.scene.view.unlit import UnlitRenderInputs
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 from tests.reference.small_scenes import make_scene
 
 STAMPS = (0.0, 0.004, 0.0111, 0.0183)
@@ -67,15 +68,18 @@ def test_gradients_through_all_of_it(readout: str) -> None:
     scene = with_film(times=STAMPS, samples=4, states_per_interval=2, readout=readout)
     noise = torch.tensor(np.random.default_rng(0).normal(size=(2, 4, 16, 16, 3)))
 
-    def loss(given: dict[str, torch.Tensor]) -> torch.Tensor:
-        return (noise * scene.render(scene.rollout(given, worlds=2), given)).sum()
+    def losses(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        count = 2 * len(given["film.start"])
+        worlds = {name: value.flatten(0, 1) for name, value in given.items()}
+        pictures = scene.render(scene.rollout(worlds, worlds=count), worlds)
+        return (noise * pictures.unflatten(0, (-1, 2))).flatten(1).sum(dim=1)
 
     numbers = {"film.start": [-1.3e-3, 0.6e-3], "film.rate": [0.93, 1.04], "film.exposure": [3e-3, 1e-3]}
     numbers |= {"film.line_time": [2e-4, 1e-4], "block.density": [800.0, 900.0], "block.velocity": [[0.5, 0.1, -0.8]] * 2}
     steps = {"film.start": 1e-8, "film.rate": 1e-6, "film.exposure": 1e-8, "film.line_time": 1e-9}
     steps |= {"block.density": 1e-6, "block.velocity": 1e-7}
     point = {name: np.array(value) for name, value in numbers.items()}
-    report = check_torch(loss, point, step=steps, order=4, rtol=1e-6, floor=1e-3)
+    report = check_torch_in_worlds(losses, point, step=steps, order=4, rtol=1e-6, floor=1e-3)
     report.raise_if_wrong()
     assert report.observable == 16
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Box, Camera, Param, Scene, UserError, check_torch, load_scene
+from risp_torch import AmbientLight, Box, Camera, Param, Scene, UserError, load_scene
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.bridge.chunks import image_bytes
 from tests.reference.full_scene import camera, make_full_scene
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 from tests.reference.plain_scene import add, plain_scene, poses_of, shot, two_cameras
 
 VARIANTS = {
@@ -35,12 +36,13 @@ def test_gradient_of_every_number_in_the_picture(variant: str) -> None:
     units = {n: np.maximum(np.abs(scene.parameters[n].value), 1e-6 if n.startswith("softness") else 1e-2) for n in names}
     weight = torch.randn((1, 1, 12, 12, 4), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(bridge_device())
 
-    def loss(at: dict[str, torch.Tensor]) -> torch.Tensor:
+    def losses(at: dict[str, torch.Tensor]) -> torch.Tensor:
         given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}
-        return (weight * scene.render(poses, given, alpha=True)).sum()
+        worlds = poses.expand(len(at[names[0]]), *poses.shape[1:])
+        return (weight * scene.render(worlds, given, alpha=True)).flatten(1).sum(dim=1)
 
     point = {n: np.zeros(np.shape(scene.parameters[n].value)) for n in names}
-    report = check_torch(loss, point, max_entries=4, step=1e-6, floor=1e-3)  # the loss is of the order of 10
+    report = check_torch_in_worlds(losses, point, max_entries=4, step=1e-6, floor=1e-3)  # the loss is of the order of 10
     report.raise_if_wrong()
     seen = {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-9}
     lit = {n for n in names if n.startswith("light.")} if VARIANTS[variant].get("shading") == "none" else set()

@@ -50,6 +50,7 @@ from risp_torch import (
 from risp_torch.control import load_control
 from risp_torch.scene import time_stepping
 from tests.reference.folders import SCENE_ASSETS as ASSETS
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 from tests.reference.numpy_smoke import most_beyond
 from tests.reference.small_scenes import COLORS, make_scene
 from ti_sim import Shape, mass_properties
@@ -167,14 +168,15 @@ def check_states(scene: Scene, names: Sequence[str], frames: int) -> set[str]:
     # Each number in units of its own size.
     units = {n: np.maximum(np.abs(scene.parameters[n].value), 1e-2) for n in names}
 
-    def loss(at: dict[str, torch.Tensor]) -> torch.Tensor:
+    def losses(at: dict[str, torch.Tensor]) -> torch.Tensor:
         given = {n: torch.as_tensor(scene.parameters[n].value) + torch.as_tensor(units[n]) * at[n] for n in names}
         states = scene.rollout(given, frames=frames)
-        return (weights[0] * states.body_q).sum() + (weights[1] * states.body_qd).sum()
+        arrays = (states.body_q, states.body_qd)
+        return sum((weight * array).flatten(1).sum(dim=1) for weight, array in zip(weights, arrays, strict=True))
 
     point = {n: np.zeros(np.shape(scene.parameters[n].value)) for n in names}
-    size = abs(float(loss({n: torch.as_tensor(v) for n, v in point.items()})))
-    report = check_torch(loss, point, step=STEP)
+    size = abs(float(losses({n: torch.as_tensor(v)[None] for n, v in point.items()})[0]))
+    report = check_torch_in_worlds(losses, point, step=STEP)
     wrong = []
     for entry in report.entries:
         error = abs(entry.adjoint - entry.difference)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Camera, Param, Scene, UserError, check_torch, film
+from risp_torch import Box, Camera, Param, Scene, UserError, film
 from risp_torch.scene.parts.smoke import overlaps
 from risp_torch.scene.state import State
+from tests.reference.gradients_in_worlds import check_torch_in_worlds
 
 CELLS, FRAMES, SIZE = (8, 6), 3, (9, 12)  # height and width
 
@@ -63,11 +64,11 @@ def test_gradient_of_a_film_in_every_number() -> None:
     )]  # fmt: skip
     weight = torch.as_tensor(np.random.default_rng(1).normal(size=(1, FRAMES + 1, *SIZE, 3)))
 
-    def value(given: dict[str, torch.Tensor]) -> torch.Tensor:
-        return (weight * film(scene, given, worlds=1, frames=FRAMES)[0]).sum()
+    def losses(given: dict[str, torch.Tensor]) -> torch.Tensor:
+        return (weight * film(scene, given, worlds=len(given["smoke.density"]), frames=FRAMES)[0]).flatten(1).sum(dim=1)
 
     point = {name: np.asarray(scene.parameters[name].value, dtype=float) for name in names}
-    report = check_torch(value, point, step=1e-6, rtol=1e-6, floor=5e-3, atol=1e-8, max_entries=12)
+    report = check_torch_in_worlds(losses, point, step=1e-6, rtol=1e-6, floor=5e-3, atol=1e-8, max_entries=12)
     report.raise_if_wrong()
     assert {entry.name for entry in report.entries if entry.status == "ok"} == set(names)
 
