@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,38 +40,25 @@ class _Call:
     first_frame: int
     result: Any = None
 
-    def simulate(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """The frame arrays, the last arrays, and the failed steps."""
-        named, double_names = zip(tensors, self.inputs.named_arrays(), strict=True), self.inputs.double_names()
-        inputs = self.inputs.with_arrays(kernel_tensor(tensor, name, double=name in double_names) for tensor, name in named)
-        result = self.solver.rollout(inputs, self.frames, adjoint=self.adjoint, first_frame=self.first_frame)
-        self.result = result if self.adjoint is not None else None
-        try:
-            self.solver.check_divergence(result)
-        except DivergenceError as error:
-            if self.failures is None:
-                raise
-            self.failures.append(error)
-        failed = torch.as_tensor(self.solver.failed_steps(result), device=tensors[0].device).clone()
-        # Copies: callers own the returned arrays, and the kept rollout must not reference its own graph.
-        return *(array.clone() for array in (*result.frame_arrays, *result.last_arrays)), failed
-
-    def differentiate(self, bars: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor, ...]:
-        """Adjoints of the tensors from those of the frame arrays and of the last arrays."""
-        frame_arrays, last_arrays = self.result.frame_arrays, self.result.last_arrays
-        kernel_bars = [
-            kernel_gradient(bar, like.shape, like) for bar, like in zip(bars, (*frame_arrays, *last_arrays), strict=True)
-        ]
-        frame_bars, last_bars = kernel_bars[: len(frame_arrays)], kernel_bars[len(frame_arrays) :]
-        return tuple(self.solver.rollout_adjoint(self.result, *frame_bars, last_bars=last_bars).arrays())
-
 
 class _Rollout(torch.autograd.Function):
     """The frame arrays, the last arrays and the failed steps of a call."""
 
     @staticmethod
     def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return call.simulate(tensors)
+        named, double_names = zip(tensors, call.inputs.named_arrays(), strict=True), call.inputs.double_names()
+        inputs = call.inputs.with_arrays(kernel_tensor(tensor, name, double=name in double_names) for tensor, name in named)
+        result = call.solver.rollout(inputs, call.frames, adjoint=call.adjoint, first_frame=call.first_frame)
+        call.result = result if call.adjoint is not None else None
+        try:
+            call.solver.check_divergence(result)
+        except DivergenceError as error:
+            if call.failures is None:
+                raise
+            call.failures.append(error)
+        failed = torch.as_tensor(call.solver.failed_steps(result), device=tensors[0].device).clone()
+        # Copies: callers own the returned arrays, and the kept rollout must not reference its own graph.
+        return *(array.clone() for array in (*result.frame_arrays, *result.last_arrays)), failed
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -101,7 +87,13 @@ class _Adjoint(Derivative):
 
     @staticmethod
     def forward(call: _Call, num_bars: int, *tensors: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-        return call.differentiate(tensors[:num_bars])
+        frame_arrays, last_arrays = call.result.frame_arrays, call.result.last_arrays
+        kernel_bars = [
+            kernel_gradient(bar, like.shape, like)
+            for bar, like in zip(tensors[:num_bars], (*frame_arrays, *last_arrays), strict=True)
+        ]
+        frame_bars, last_bars = kernel_bars[: len(frame_arrays)], kernel_bars[len(frame_arrays) :]
+        return tuple(call.solver.rollout_adjoint(call.result, *frame_bars, last_bars=last_bars).arrays())
 
 
 @checked
