@@ -43,15 +43,18 @@ class FixedSteps(StepSearch):
     Attributes:
         dampings: of the steps.
         lengths: of each.
+        longer: lengths of further steps with the first damping.
     """
 
     dampings: Sequence[float]
     lengths: Sequence[float] = (1.0,)
+    longer: Sequence[float] = ()
     first: ClassVar[float] = 1.0  # has no effect
 
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
         """All steps at once (``StepSearch.groups``)."""
-        yield [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
+        longer = [(self.dampings[0], length) for length in self.longer]
+        yield longer + [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
 
 
 @dataclass(frozen=True)
@@ -153,7 +156,8 @@ class RegionSchedule(StepSearch):
 class ValleySearch:
     """Steps along the least observable direction, each followed by a Gauss-Newton step across it.
 
-    They leave small local minima on the floor of a narrow valley, where other steps are rejected. Each takes a Jacobian.
+    They leave small local minima on the floor of a narrow valley, where other steps are rejected. Each takes a Jacobian, but for a
+    single coordinate.
 
     Attributes:
         lengths: along the direction, in both senses.
@@ -171,6 +175,8 @@ class ValleySearch:
         """Steps [M, D] from a point."""
         direction = equations.weakest_direction
         along = np.array([sign * length * direction for length in self.lengths for sign in (1, -1)])
+        if len(direction) == 1:  # no coordinate is left for a step across
+            return along
         across = []
         for (moved,) in (problem.moved(point, equations, step[None]) for step in along):
             (equations_moved,) = problem.linearise([moved])

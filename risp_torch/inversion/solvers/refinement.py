@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
@@ -17,6 +19,9 @@ from risp_torch.least_squares.step_search import FixedSteps, ValleySearch
 from risp_torch.least_squares.termination import Acceptance, Termination
 from risp_torch.scene.scene import Scene
 
+# Gauss-Newton steps are too short where a pixel changes by steps, as edges pass the samples that it averages: its squared
+# derivative is then larger than that of the trend.
+LONGER_STEPS = (8.0, 2.5)
 MAX_VALLEY_UNKNOWNS = 40  # unknowns: each step along a valley needs a Jacobian
 
 
@@ -33,6 +38,9 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: b
         implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
     """
     search = FixedSteps((1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,), (1.0, 0.3, 0.05))
+    if thorough and not implicit:
+        # The steps of one unknown are the same for all of these dampings, but for their lengths.
+        search = replace(search, dampings=search.dampings[:1] if unknowns == 1 else search.dampings, longer=LONGER_STEPS)
     if unknowns > MAX_VALLEY_UNKNOWNS:
         search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
     valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MAX_VALLEY_UNKNOWNS)
