@@ -156,8 +156,8 @@ class RegionSchedule(StepSearch):
 class ValleySearch:
     """Steps along the least observable direction, each followed by a Gauss-Newton step across it.
 
-    They leave small local minima on the floor of a narrow valley, where other steps are rejected. Each takes a Jacobian, but for a
-    single coordinate.
+    They leave small local minima on the floor of a narrow valley, where other steps are rejected. Each takes a Jacobian, unless
+    there is a single coordinate.
 
     Attributes:
         lengths: along the direction, in both senses.

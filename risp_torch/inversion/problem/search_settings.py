@@ -59,7 +59,7 @@ class NewtonSteps:
             factors=10.0 ** np.arange(-2, 4), first=1e-2, least=1e-6, most=1e6, rise=30.0, longer=longer, at_once=at_once
         )
         return Policy(
-            MarquardtDamping(), search, self.rounds, limit=0.15, termination=Termination(decrease=1e-6),
+            MarquardtDamping(), search, self.rounds, limit=0.15, termination=Termination(decrease=1e-4),
             horizon=GrowingHorizon(stages, settled=0.1, behind=4.0, margin=margin),
         )  # fmt: skip
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
@@ -37,10 +35,10 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: b
         thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
         implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
     """
-    search = FixedSteps((1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,), (1.0, 0.3, 0.05))
-    if thorough and not implicit:
-        # The steps of one unknown are the same for all of these dampings, but for their lengths.
-        search = replace(search, dampings=search.dampings[:1] if unknowns == 1 else search.dampings, longer=LONGER_STEPS)
+    dampings = (1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,)
+    if unknowns == 1:  # damping only makes the step shorter
+        dampings = dampings[:1]
+    search = FixedSteps(dampings, (1.0, 0.3, 0.05), longer=() if implicit else LONGER_STEPS)
     if unknowns > MAX_VALLEY_UNKNOWNS:
         search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
     valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MAX_VALLEY_UNKNOWNS)
@@ -59,7 +57,7 @@ def refined(
 
     If none does, the point may be in a local minimum of a valley's floor (contacts that begin, end, slip or stick cause
     small ones): longer steps along the weakest direction, each followed by a Gauss-Newton step across the valley, leave it.
-    That takes some 70 worlds, and is left out where each costs time: with implicit steps.
+    That takes some 70 worlds (10 for one unknown), and is left out where each costs time: with implicit steps.
 
     Args:
         scene, comparison, unknowns: those of the inversion.

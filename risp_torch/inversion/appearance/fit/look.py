@@ -59,6 +59,11 @@ class Look:
             self, colors=np.where(straight, self.colors + colors, lit_colors / np.where(straight, 1.0, after)), light=new
         )
 
+    @property
+    def is_evenly_exposed(self) -> bool:
+        """Whether all gains are 1 and all offsets 0."""
+        return bool((self.gain == 1).all() and not self.offset.any())
+
     def picture(self, system: AppearanceSystem) -> np.ndarray:
         """The film [n, P, 3] in this look."""
         return self.composed(system, self.bodies(system))
@@ -67,8 +72,9 @@ class Look:
         """The film [n, P, 3] with these colours [R, 3] of the bodies in their pixels, before the plate."""
         pictures = system.plate_share[..., None] * self.plate
         pictures.reshape(-1, 3)[system.row] += bodies
-        pictures *= self.gain[:, None]
-        pictures += self.offset[:, None]
+        if not self.is_evenly_exposed:
+            pictures *= self.gain[:, None]
+            pictures += self.offset[:, None]
         return pictures
 
     def bodies(self, system: AppearanceSystem) -> np.ndarray:

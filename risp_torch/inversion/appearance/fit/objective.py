@@ -108,16 +108,23 @@ def step_weight(system: AppearanceSystem, settings: LookSettings, residual: np.n
 
 def _residual(system: AppearanceSystem, look: Look, bodies: np.ndarray) -> np.ndarray:
     """[n, P, 3] film minus picture, where the bodies [R, 3] are known."""
-    return system.film - look.composed(system, bodies)
+    pictures = look.composed(system, bodies)
+    return np.subtract(system.film, pictures, out=pictures)
 
 
 def _plate(system: AppearanceSystem, look: Look, bodies: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """[P, 3] the plate that fits best."""
     through = weight * system.plate_share
-    total = np.einsum("np,nc,npc->pc", through, look.gain, system.film - look.offset[:, None])
-    total -= system.into_pixels @ (bodies * (through.reshape(-1, 1)[system.row] * look.gain[system.frame] ** 2))
+    at_bodies = through.reshape(-1, 1)[system.row]
+    if look.is_evenly_exposed:
+        total = np.einsum("np,npc->pc", through, system.film)
+        total -= system.into_pixels @ (bodies * at_bodies)
+        weights = np.einsum("np,np->p", through, system.plate_share)[:, None].repeat(3, axis=1) + PLATE_REGULARISATION
+    else:
+        total = np.einsum("np,nc,npc->pc", through, look.gain, system.film - look.offset[:, None])
+        total -= system.into_pixels @ (bodies * (at_bodies * look.gain[system.frame] ** 2))
+        weights = np.einsum("np,nc->pc", through * system.plate_share, look.gain**2) + PLATE_REGULARISATION
     total += PLATE_REGULARISATION * GREY
-    weights = np.einsum("np,nc->pc", through * system.plate_share, look.gain**2) + PLATE_REGULARISATION
     if system.plate_basis is None:
         return total / weights
     return np.stack([plate_solver(weights[:, k], system.plate_basis).plate(total[:, k]) for k in range(3)], axis=1)
