@@ -143,12 +143,13 @@ def test_priors_pull_starts_to_their_means() -> None:
 def test_the_whole_inversion(film: torch.Tensor, tmp_path: Path) -> None:
     """From a found start everything is found where the same search without one is far away."""
     options = {"bounds": BOUNDS, "starts": 1, "progress": False}
-    result = invert(elsewhere(), film, [POSITION, VELOCITY, DRAG], search=FIND, out=tmp_path / "run", **options)
+    far_away = thrown(position=(0.18, -0.08, 0.23), velocity=(-1.8, -0.8, -1.0))  # without a pixel in common
+    result = invert(far_away, film, [POSITION, VELOCITY, DRAG], search=FIND, out=tmp_path / "run", **options)
     assert result.values[DRAG] == pytest.approx(0.1, rel=0.05)
     assert np.abs(result.initial[0, :3] - TRUTH[POSITION]).max() < 0.01
     record = json.loads((tmp_path / "run/settings.json").read_text())
     assert record["find_start"] == {"frames": None, "candidates": 192, "keep": 3}
-    plain = invert(elsewhere(), film, [POSITION, VELOCITY, DRAG], **options)
+    plain = invert(far_away, film, [POSITION, VELOCITY, DRAG], **options | {"starts": [{}]})  # from the scene's own start
     assert plain.losses[0] > 100 * result.losses[0]
 
 
