@@ -1,7 +1,9 @@
-"""Caches for work that Taichi's Python front end repeats for every definition and every inlined call, and positions by lines.
+"""Caches for work that Taichi's Python front end repeats for every definition and every inlined call, positions by lines, and
+serial loops for one thread.
 
-The compiled code does not change, only the time to find and read the source of kernels and functions. This module patches
-``taichi.lang.kernel_impl`` and, while a ``LineReader`` is installed, ``taichi.lang.ast`` of the Taichi release in pyproject.toml.
+Results do not change, only the time to find and read the source of kernels and functions, and to launch them on one thread. This
+module patches ``taichi.lang.kernel_impl`` and, while a ``LineReader`` is installed, ``taichi.lang.ast`` of the Taichi release in
+pyproject.toml.
 """
 
 from __future__ import annotations
@@ -48,11 +50,17 @@ def skip_importer_frame(kernel_impl: ModuleType) -> None:
     kernel_impl._inside_class = inside_class
 
 
+_LOOP_BUILDERS = ("build_range_for", "build_ndrange_for", "build_grouped_ndrange_for", "build_struct_for")
+
+
 class LineReader:
     """Reader of kernels that records the line of each statement as the only source position.
 
     Taichi's own reader wraps and underlines the source lines of every node of the syntax tree, and records them with every name,
     even if no error occurs. That takes half of the time to load a cached kernel. Errors name the file, the line and the function.
+
+    If the runtime has one CPU thread, all loops are compiled to run in the calling thread: Taichi otherwise passes each outermost
+    loop to a worker thread and waits, which takes longer than the loops of a small model.
     """
 
     def __init__(self, lang: ModuleType) -> None:
@@ -76,6 +84,9 @@ class LineReader:
             (self._context, "get_pos_info", _line_of),
             (self._impl, "subscript", self._subscript),
         ]
+        config = self._impl.current_cfg()
+        if config.arch != self._core.Arch.cuda and config.cpu_max_num_threads == 1:
+            patches += [(self._transformer, name, _serial(vars(self._transformer)[name])) for name in _LOOP_BUILDERS]
         originals = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
         for owner, name, value in patches:
             setattr(owner, name, value)
@@ -124,6 +135,17 @@ class LineReader:
         runtime = self._impl.get_runtime()
         position = self._core.DebugInfo(runtime.get_current_src_info())
         return expression(runtime.compiling_callable.ast_builder().expr_subscript(value.ptr, index_group, position))
+
+
+def _serial(builder: staticmethod) -> staticmethod:
+    """The builder of a kind of loop, whose loops run serially."""
+
+    def build(context: Any, *arguments: Any, **options: Any) -> Any:
+        context.ast_builder.parallelize(1)
+        context.ast_builder.strictly_serialize()
+        return builder.__func__(context, *arguments, **options)
+
+    return staticmethod(build)
 
 
 def _build_name(context: Any, node: ast.Name) -> Any:
