@@ -94,6 +94,20 @@ class Point:
     cost: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Difference:
+    """A central difference by one coordinate.
+
+    Attributes:
+        upper, lower: shared unknowns [K] and starts [M, S] of both sides.
+        half_widths: [M] half the distance of the sides, relative to the range or to the standard deviation of the coordinate.
+    """
+
+    upper: tuple[np.ndarray, np.ndarray]
+    lower: tuple[np.ndarray, np.ndarray]
+    half_widths: np.ndarray
+
+
 class MotionSearch:
     """Least-squares problem of measured motions, and its search.
 
@@ -283,24 +297,24 @@ class MotionSearch:
                 default along each unknown.
         """
         num_motions, num_local = self.motions.starts.shape
-        num_shared = len(point.scaled)
-        jacobian = np.empty((num_motions, self.motions.target[0].size, num_local + num_shared))
-        starts, scaled_rows = self.motions.starts + point.start_offsets, np.tile(point.scaled, (num_motions, 1))
+        starts, differences = self.motions.starts + point.start_offsets, []
         for k in range(num_local):
             direction = np.zeros_like(starts)
             direction[:, k] = self.start_difference_steps[:, k] * self.start_prior_sd[:, k]
-            jacobian[..., k] = self._derivative(
-                scaled_rows, scaled_rows, starts + direction, starts - direction, self.start_difference_steps[:, k]
-            )
+            sides = (point.scaled, starts + direction), (point.scaled, starts - direction)
+            differences.append(_Difference(*sides, self.start_difference_steps[:, k]))
         directions = np.diag(self.difference_steps) if directions is None else directions
-        for k, direction in enumerate(directions):
+        for direction in directions:
             upper = np.clip(point.scaled + self.ranges * direction, self.low, self.high)
             lower = np.clip(point.scaled - self.ranges * direction, self.low, self.high)
             length = np.linalg.norm(direction)
             half_width = 0.5 * float((upper - lower) / self.ranges @ direction) / length  # smaller at a bound
-            jacobian[..., num_local + k] = self._derivative(
-                np.tile(upper, (num_motions, 1)), np.tile(lower, (num_motions, 1)), starts, starts, half_width
-            )
+            differences.append(_Difference((upper, starts), (lower, starts), np.full(num_motions, half_width)))
+        jacobian = np.empty((num_motions, self.motions.target[0].size, len(differences)))
+        group_size = max(self.settings.worlds // (2 * num_motions), 1)
+        for first in range(0, len(differences), group_size):
+            group = slice(first, first + group_size)
+            jacobian[..., group] = self._derivatives(differences[group])
         jacobian[..., num_local:] = jacobian[..., num_local:] @ (directions / np.linalg.norm(directions, axis=1, keepdims=True))
         weights = np.repeat(point.weights[..., None], point.residual.shape[-1], axis=-1).reshape(num_motions, -1)
         equations = SharedNormalEquations.of(jacobian, weights, point.residual.reshape(num_motions, -1), num_local)
@@ -308,19 +322,20 @@ class MotionSearch:
         equations.local_gradient[:] -= point.start_offsets / self.start_prior_sd
         return equations
 
-    def _derivative(
-        self,
-        upper: np.ndarray,
-        lower: np.ndarray,
-        upper_starts: np.ndarray,
-        lower_starts: np.ndarray,
-        half_width: float | np.ndarray,
-    ) -> np.ndarray:
-        """Central difference [M, P] of the coordinates, in multiples of the noise; 0 where a world diverged."""
-        coordinates = self.simulate(np.concatenate([upper, lower]), np.concatenate([upper_starts, lower_starts]))
-        half_width = np.reshape(half_width, (-1, 1, 1, 1))
-        derivative = (coordinates[: len(upper)] - coordinates[len(upper) :]) / (2 * half_width * self.motions.noise)
-        return np.where(self.is_measured & np.isfinite(derivative), derivative, 0.0).reshape(len(upper), -1)
+    def _derivatives(self, differences: Sequence[_Difference]) -> np.ndarray:
+        """Central differences [M, P, D] of the coordinates, in multiples of the noise, all of them simulated at once.
+
+        They are 0 where a world diverged, and in all coordinates if all worlds of a difference diverged.
+        """
+        num_motions, sides = len(self.windows), [side for each in differences for side in (each.upper, each.lower)]
+        scaled = np.repeat([shared for shared, _ in sides], num_motions, axis=0)
+        coordinates = self.simulate(scaled, np.concatenate([starts for _, starts in sides]))
+        coordinates = coordinates.reshape(len(differences), 2, num_motions, *coordinates.shape[1:])
+        half_widths = np.array([each.half_widths for each in differences])[..., None, None, None]
+        derivatives = (coordinates[:, 0] - coordinates[:, 1]) / (2 * half_widths * self.motions.noise)
+        has_finite_end = np.isfinite(coordinates[:, :, :, -1]).all(axis=(-1, -2)).any(axis=(1, 2))
+        counts = self.is_measured & np.isfinite(derivatives) & has_finite_end.reshape(-1, 1, 1, 1, 1)
+        return np.moveaxis(np.where(counts, derivatives, 0.0).reshape(len(differences), num_motions, -1), 0, -1)
 
     def take_step(
         self,
