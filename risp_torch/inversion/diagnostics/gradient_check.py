@@ -62,6 +62,50 @@ class FilmGradient:
         return words.get(self.status, self.status)
 
 
+class ShiftedFilmLoss:
+    """Pixel loss of a scene's film against the film whose unknowns are moved by 5 % of their ranges.
+
+    Attributes:
+        origin: by name, the change of each unknown at the scene's own values: zeros.
+    """
+
+    def __init__(self, scene: Scene, names: Sequence[str], *, frames: int | None = None, adjoint: Adjoint | None = None) -> None:
+        """Simulate and render the other film.
+
+        Args:
+            scene: the scene.
+            names: parameters, or entries of them.
+            frames: frame intervals; all by default.
+            adjoint: how states are kept for the gradient.
+        """
+        self._scene, self._frames, self._adjoint = scene, frames or scene.frames, adjoint
+        self._params = {name: scene.table[name] for name in names}
+        self._values = {
+            name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in self._params.items()
+        }
+        positive = {name: scene.table.signs.get(split_entry(name)[0]) == "positive" for name in names}
+        self._ranges = {name: _range(self._values[name], self._params[name], positive[name]) for name in names}
+        self.origin = {name: np.zeros(value.shape) for name, value in self._values.items()}
+        with torch.no_grad():
+            shift = torch.tensor(TARGET_SHIFT, dtype=torch.float64)
+            self._target = self._film({name: shift.expand(1, *array.shape) for name, array in self.origin.items()})[0]
+
+    def __call__(self, fractions: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Losses [B] of B worlds, from changes [B, *shape] of the unknowns relative to their ranges."""
+        return pixel_loss(self._film(fractions), self._target)
+
+    def _film(self, fractions: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Films [B, T, H, W, 3]."""
+        physical = {
+            name: self._params[name].from_scaled(
+                torch.as_tensor(self._values[name]) + torch.as_tensor(self._ranges[name]) * fraction
+            )
+            for name, fraction in fractions.items()
+        }
+        worlds = len(next(iter(fractions.values())))
+        return film(self._scene, physical, worlds=worlds, frames=self._frames, adjoint=self._adjoint)[0]
+
+
 def loss_and_gradient(
     function: Callable[[dict[str, torch.Tensor]], torch.Tensor],
 ) -> Callable[[Mapping[str, np.ndarray]], tuple[float, dict[str, np.ndarray]]]:
@@ -131,34 +175,18 @@ def check_film_gradient(
         raise UserError(f"{scene.name} declares no unknowns: name a parameter with --unknown")
     if bridge_dtype() != torch.float64:
         raise UserError("gradients are checked in f64: start the runtime with precision 'f64'")
-    params = {name: scene.table[name] for name in names}
-    values = {name: np.asarray(param.to_scaled(param.value), dtype=np.float64) for name, param in params.items()}
-    positive = {name: scene.table.signs.get(split_entry(name)[0]) == "positive" for name in names}
-    ranges = {name: _range(values[name], params[name], positive[name]) for name in names}
-    num_intervals = frames or scene.frames
-
-    def physical(fractions: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return {
-            name: params[name].from_scaled(torch.as_tensor(values[name]) + torch.as_tensor(ranges[name]) * fraction)
-            for name, fraction in fractions.items()
-        }
-
-    with torch.no_grad():
-        moved = physical({name: torch.full(values[name].shape, TARGET_SHIFT, dtype=torch.float64) for name in names})
-        target = film(scene, moved, worlds=1, frames=num_intervals)[0][0]
-
+    film_loss = ShiftedFilmLoss(scene, names, frames=frames, adjoint=adjoint)
     progress_bar = tqdm(desc="films", disable=not progress, leave=False)
 
     def loss(fractions: dict[str, torch.Tensor]) -> torch.Tensor:
         progress_bar.update()
-        return pixel_loss(film(scene, physical(fractions), worlds=1, frames=num_intervals, adjoint=adjoint)[0], target).sum()
+        return film_loss({name: fraction[None] for name, fraction in fractions.items()}).sum()
 
-    origin = {name: np.zeros(values[name].shape) for name in names}
     with torch.no_grad():
-        loss_value = float(loss({name: torch.as_tensor(zeros) for name, zeros in origin.items()}))
+        loss_value = float(loss({name: torch.as_tensor(zeros) for name, zeros in film_loss.origin.items()}))
     difference_noise = (2 * loss_value**0.5 + ROUNDOFF) * ROUNDOFF / step  # of differences of a mean of squares
     report = check_torch(
-        loss, origin, step=step, order=4, rtol=TOLERANCE, atol=difference_noise,
+        loss, film_loss.origin, step=step, order=4, rtol=TOLERANCE, atol=difference_noise,
         floor=max(OBSERVABILITY_THRESHOLD * loss_value, difference_noise), allow_kinks=True, min_observable=0,
     )  # fmt: skip
     progress_bar.close()
