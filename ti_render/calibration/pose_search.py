@@ -180,19 +180,17 @@ def _cameras_around(
     centre, mean_pixel = points.mean(axis=0), pixels.mean(axis=0)
     rms_radius = float(np.sqrt(((points - centre) ** 2).sum(axis=1).mean()))
     rms_pixel_radius = float(np.sqrt(((pixels - mean_pixel) ** 2).sum(axis=1).mean()))
+    rolls = [Rotation.from_rotvec([0, 0, roll * math.pi / 2]).as_matrix() for roll in range(_ROLLS)]
+    rotations_to_pixel = [
+        Rotation.from_rotvec([-mean_pixel[1] / (zoom * focal), mean_pixel[0] / (zoom * focal), 0.0]).as_matrix() for zoom in zooms
+    ]
+    rolled = [[rotation_to_pixel @ roll for roll in rolls] for rotation_to_pixel in rotations_to_pixel]
     for direction in _sphere_directions(_DIRECTIONS):
         rotation, _ = look_at(centre + direction, centre)
-        for zoom in zooms:
+        for zoom, rotations in zip(zooms, rolled, strict=True):
             eye = centre + zoom * focal * rms_radius / max(rms_pixel_radius, 1e-9) * direction
-            rotation_to_pixel = Rotation.from_rotvec(
-                [-mean_pixel[1] / (zoom * focal), mean_pixel[0] / (zoom * focal), 0.0]
-            ).as_matrix()
-            for roll in range(_ROLLS):
-                yield (
-                    rotation_to_pixel @ Rotation.from_rotvec([0, 0, roll * math.pi / 2]).as_matrix() @ rotation,
-                    eye,
-                    np.asarray(zoom),
-                )
+            for rolled_rotation in rotations:
+                yield rolled_rotation @ rotation, eye, np.asarray(zoom)
 
 
 def _sphere_directions(count: int) -> np.ndarray:
