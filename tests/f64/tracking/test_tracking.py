@@ -159,7 +159,7 @@ def errors(found: TrackedPoses, true: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 def test_two_cameras_track_a_flight() -> None:
     """Lights and colours of the scene are not used: the tracker has a scene of its own, in other ones."""
-    films, plates, true = filmed(scene_of(frames=3))
+    films, plates, true = filmed(scene_of(frames=2))
     other = scene_of(colors=COLORS[::-1])
     other.table.set("box.position", (0.3, 0.3, 0.3))
     other.add_light(DirectionalLight(direction=(0.9, 0.1, -0.4), intensity=0.6, name="second"))
@@ -209,7 +209,7 @@ def test_what_is_not_known_of_a_plate_does_not_count() -> None:
     unknown = empty & np.isnan(plates["front"][..., 0])
     painted = films["front"].copy()
     painted[:, unknown] = np.random.default_rng(0).uniform(size=(len(painted), unknown.sum(), 3))
-    coarse = TrackSettings(samples=2)
+    coarse = TrackSettings(samples=2, first_steps=1, steps=3)
     plain, wild = (
         track_poses(scene_of(), films | {"front": film}, true[0], plates=plates, settings=coarse)
         for film in (films["front"], painted)
