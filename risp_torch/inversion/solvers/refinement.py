@@ -23,7 +23,7 @@ LONGER_STEPS = (8.0, 2.5)
 MAX_VALLEY_UNKNOWNS = 40  # unknowns: each step along a valley needs a Jacobian
 
 
-def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: bool) -> Policy:
+def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, longer: bool, implicit: bool) -> Policy:
     """The parts of the refinement.
 
     Where an edge is displaced by more than its softness, a step is only as long as the edge is soft: longer ones lead
@@ -33,12 +33,13 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: b
         unknowns: K.
         rounds: largest number of rounds of a start.
         thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        longer: whether to try steps of ``LONGER_STEPS``, too.
         implicit: whether the scene has implicit steps, so that each world costs time: then one damping and no valleys.
     """
     dampings = (1e-6, 1e-3, 3e-2) if thorough and not implicit else (1e-3,)
     if unknowns == 1:  # damping only makes the step shorter
         dampings = dampings[:1]
-    search = FixedSteps(dampings, (1.0, 0.3, 0.05), longer=() if implicit else LONGER_STEPS)
+    search = FixedSteps(dampings, (1.0, 0.3, 0.05), longer=LONGER_STEPS if longer and not implicit else ())
     if unknowns > MAX_VALLEY_UNKNOWNS:
         search = FixedSteps((1e-6, 1e-4, 1e-2), (30.0, 10.0, 3.0, 1.0, 0.3))
     valley = ValleySearch(lengths=(0.001, 0.003, 0.01, 0.03, 0.1), damping=1e-6, behind=1.2, most=MAX_VALLEY_UNKNOWNS)
@@ -51,7 +52,7 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, implicit: b
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
-    *, thorough: bool = True, checkpoint: SearchCheckpoint | None = None, progress: bool,
+    *, thorough: bool = True, longer: bool = True, checkpoint: SearchCheckpoint | None = None, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Gauss-Newton steps from the end of every start that was not stopped early, each accepted only if the loss decreases.
 
@@ -65,13 +66,14 @@ def refined(
         rounds: largest number of rounds per start.
         history: history to which every round is appended.
         thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
+        longer: whether to try longer steps than those of Gauss and Newton, which edges in pictures make too short.
         checkpoint: saves the refinement after every round, and resumes it.
         progress: whether to show a progress bar.
 
     Returns:
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
-    policy = refinement_policy(values.shape[1], rounds, thorough=thorough, implicit=scene.stepping.is_implicit)
+    policy = refinement_policy(values.shape[1], rounds, thorough=thorough, longer=longer, implicit=scene.stepping.is_implicit)
     scaled = unknowns.scaled(values)
     starts = Starts.begin(list(scaled), policy, losses_at(scene, comparison, unknowns, scaled))
     starts.active[history.stopped] = False

@@ -163,7 +163,7 @@ def test_refinement_climbs_along_a_valley(monkeypatch: pytest.MonkeyPatch) -> No
     scene = make_scene()
     film = scene.render(scene.rollout())[0]
     unknowns = Unknowns.of(scene, ["block.density", "ground.contact.friction"])
-    policy = refinement_policy(2, 1, thorough=True, implicit=False)
+    policy = refinement_policy(2, 1, thorough=True, longer=True, implicit=False)
     truth = unknowns.scaled(unknowns.current())
     point = truth + 0.05 * unknowns.scaled_range()
     loss = losses_at(scene, film, unknowns, point[None])

@@ -18,7 +18,7 @@ from risp_torch.inversion.problem.residual_blocks import block_scores, correlati
 from risp_torch.inversion.problem.search_settings import NewtonSteps
 from risp_torch.inversion.report.result import remarks_on
 from risp_torch.inversion.solvers.film_problem import FilmProblem
-from risp_torch.inversion.solvers.refinement import refinement_policy
+from risp_torch.inversion.solvers.refinement import LONGER_STEPS, refinement_policy
 from risp_torch.inversion.uncertainty.compression import (
     CompressedFilm,
     compression_moves,
@@ -435,11 +435,23 @@ def test_where_worlds_cost_time_longer_steps_are_tried_first(
 
 def test_where_worlds_cost_time_refinement_takes_one_damping_and_no_valley() -> None:
     explicit, implicit, last = (
-        refinement_policy(2, 3, thorough=thorough, implicit=slow)
+        refinement_policy(2, 3, thorough=thorough, longer=True, implicit=slow)
         for thorough, slow in ((True, False), (True, True), (False, False))
     )
     assert len(explicit.search.dampings) == 3 and explicit.valley is not None
     for policy in (implicit, last):
         assert policy.search.dampings == (1e-3,) and policy.valley is None
     assert implicit.termination.hopeless_rounds == 10.0 and last.termination.hopeless_rounds is None
-    assert refinement_policy(41, 3, thorough=True, implicit=False).search.lengths[0] == 30.0
+    assert refinement_policy(41, 3, thorough=True, longer=True, implicit=False).search.lengths[0] == 30.0
+
+
+def test_refinement_tries_longer_steps_where_edges_make_gauss_newton_steps_short() -> None:
+    """Not with implicit steps, nor of motions; the damped steps of one unknown are the same but for their lengths."""
+    longer = {
+        (longer, implicit): refinement_policy(2, 3, thorough=True, longer=longer, implicit=implicit).search.longer
+        for longer in (True, False)
+        for implicit in (True, False)
+    }
+    assert longer == {(True, False): LONGER_STEPS, (True, True): (), (False, True): (), (False, False): ()}
+    assert min(LONGER_STEPS) > 1.0
+    assert refinement_policy(1, 3, thorough=True, longer=True, implicit=False).search.dampings == (1e-6,)

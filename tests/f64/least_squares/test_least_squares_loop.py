@@ -316,6 +316,30 @@ def test_steps_along_the_valley_leave_small_minima() -> None:
     np.testing.assert_array_equal(solved(problem, few, begin).points[0], stuck.points[0])
 
 
+def test_a_valley_of_one_coordinate_takes_no_jacobians(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No coordinate is left for a step across: the steps are those along it, in both senses."""
+    problem = Fit(lambda points: 0.1 * points + 0.02 * np.sin(40 * points), np.zeros(1), (-2,), (2,))
+    valley, point = ValleySearch(lengths=(0.1, 0.3), damping=1e-6, behind=1.2, most=40), np.array([1.0])
+    (equations,) = problem.linearise([point])
+    monkeypatch.delattr(Fit, "linearise")
+    steps = valley.steps(problem, MeanDiagonalDamping(), point, equations)
+    np.testing.assert_array_equal(np.sort(steps[:, 0]), [-0.3, -0.1, 0.1, 0.3])
+
+
+def test_longer_steps_are_tried_beside_the_others() -> None:
+    """Residuals that change by steps: derivatives that see a part of the steps only are steeper than the trend."""
+
+    def predict(points: np.ndarray) -> np.ndarray:
+        return points + 0.15 * np.sin(20 * points)  # between slopes of 4 and -2, the trend has 1
+
+    problem = Fit(predict, np.zeros(1), (-2,), (2,))
+    whole, longer = FixedSteps((1e-6,), (1.0, 0.3, 0.05)), FixedSteps((1e-6,), (1.0, 0.3, 0.05), longer=(8.0, 2.5))
+    assert list(longer.groups(1.0)) == [[(1e-6, 8.0), (1e-6, 2.5), (1e-6, 1.0), (1e-6, 0.3), (1e-6, 0.05)]]
+    one = replace(FIXED, rounds=1)
+    short_end, long_end = (solved(problem, replace(one, search=search), (1.257,)) for search in (whole, longer))
+    assert long_end.objectives[0] < 0.5 * short_end.objectives[0]
+
+
 @dataclass(frozen=True)
 class KeepingPoint:
     """A point, its objective, and the inverse that its start keeps."""

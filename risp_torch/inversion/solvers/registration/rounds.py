@@ -108,8 +108,9 @@ class _RegistrationProblem(FilmProblem):
         reference = Reference(placement, tangent, frames, self.comparison.observation_count, weight)
         motion_comparison = reference.comparison(reference.observed(registered_placement[None])[0])
         minima, _ = refined(
-            self.scene, motion_comparison, self.unknowns, physical[None], UNKNOWN_STEPS, History(), thorough=False, progress=False
-        )
+            self.scene, motion_comparison, self.unknowns, physical[None], UNKNOWN_STEPS, History(), thorough=False, longer=False,
+            progress=False,
+        )  # fmt: skip
         return self.unknowns.scaled(minima)[0]
 
 
