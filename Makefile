@@ -14,7 +14,8 @@ demo: $(STAMP)
 # (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
 # Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Compiled
 # kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread, too.
-# Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own.
+# Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own. Of marked tests, pytest
+# imports their files alone.
 # The tests of f32 are in several groups, and a lane that ends takes the next group that no lane has taken. The first group leaves
 # its kernels in the cache for the others. Then a third lane of low priority runs the tests marked "processes" while others wait
 # for files and for programs that they start.
@@ -28,18 +29,19 @@ WORKER := TI_CPU_MAX_NUM_THREADS=1 $(PYTEST) -n $(WORKERS) --dist loadfile
 F32_FIRST := $(addprefix tests/f32/,commands data files house inversion)
 F32_SECOND := $(filter-out $(F32_FIRST) %__pycache__,$(patsubst %/,%,$(wildcard tests/f32/*/)))
 ALONE := not processes and not threads
+MARKED = $(shell grep -rl --include='*.py' 'pytest.mark.$1' tests/$2)
 
 test: $(TEST_STAMP)
 	@export OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=2000000000 MALLOC_TRIM_THRESHOLD_=4000000000; \
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); taken=$$(mktemp -d); \
 	take() { ! mkdir $$taken/$$1 2> /dev/null || { shift; env "$$@"; }; }; \
 	rest() { failed=0; take second $(WORKER) -m "$(ALONE)" $(F32_SECOND) || failed=1; \
-	  take threads $(PYTEST) -m threads tests/f32 || failed=1; return $$failed; }; \
+	  take threads $(PYTEST) -m threads $(call MARKED,threads,f32) || failed=1; return $$failed; }; \
 	$(BIN)/python -m ruff check . || status=1; \
 	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
-	  $(PYTEST) -m threads tests/f64 || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & f64_lane=$$!; \
+	  $(PYTEST) -m threads $(call MARKED,threads,f64) || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & f64_lane=$$!; \
 	$(WORKER) -m "$(ALONE)" $(F32_FIRST) || status=1; \
-	nice -n 10 env $(WORKER) -m processes tests/f32 > $$log.processes 2>&1 & processes_lane=$$!; \
+	nice -n 10 env $(WORKER) -m processes $(call MARKED,processes,f32) > $$log.processes 2>&1 & processes_lane=$$!; \
 	rest || status=1; \
 	wait $$processes_lane || status=1; cat $$log.processes; \
 	wait $$f64_lane || status=1; cat $$log; rm -rf $$log $$log.processes $$taken; \

@@ -16,21 +16,24 @@ def central_differences(
     """Predictions at point + move minus those at point - move, for each of some moves.
 
     Args:
-        predict: from points [N, K] to predictions [N, P], and which worlds stayed finite [N] bool.
+        predict: from points [N, K] to predictions [N, ...], and which worlds stayed finite [N] bool.
         point: [K].
         moves: [M, K].
         at_once: largest number of moves in a batch of worlds; all if None.
 
     Returns:
-        Differences [M, P], and for which moves both worlds stayed finite [M] bool.
+        Differences [M, ...], and for which moves both worlds stayed finite [M] bool.
     """
     count, differences, finite = at_once or max(len(moves), 1), None, []
     for first in range(0, len(moves), count):
         batch = moves[first : first + count]
         predicted, alive = predict(np.concatenate([point + batch, point - batch]))
-        if differences is None:
-            differences = predicted.new_empty((len(moves), predicted.shape[1]))
-        differences[first : first + count] = predicted[: len(batch)] - predicted[len(batch) :]
+        difference = predicted[: len(batch)] - predicted[len(batch) :]
+        if len(batch) == len(moves):  # films are large: no copy of the only batch
+            differences = difference
+        else:
+            differences = difference.new_empty((len(moves), *difference.shape[1:])) if differences is None else differences
+            differences[first : first + count] = difference
         finite.append(alive[: len(batch)] & alive[len(batch) :])
     if differences is None:
         raise ValueError("central differences need at least one move")

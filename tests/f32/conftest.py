@@ -7,7 +7,7 @@ import pytest
 
 from risp_torch.__main__ import main
 from tests.reference.command_lines import CommandLine, captured
-from tests.reference.searches import without_diagnosis
+from tests.reference.searches import without_diagnosis, without_plots
 from ti_sim.base.runtime import start
 
 # At import, so that the runtime runs before any test module is collected.
@@ -24,4 +24,11 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> CommandLine:
 def undiagnosed() -> Iterator[None]:
     """Inversions leave out the tests of the scene's known numbers (``without_diagnosis``)."""
     with without_diagnosis():
+        yield
+
+
+@pytest.fixture
+def unplotted() -> Iterator[None]:
+    """Inversions write no curves (``without_plots``)."""
+    with without_plots():
         yield

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from risp_torch import Inversion, Scene, SearchStages, film, invert
+from risp_torch.files import report
 from risp_torch.inversion.diagnostics.misspecification import Diagnosis
+from risp_torch.inversion.report import write_report
 from risp_torch.inversion.run import assessment
 
 
@@ -29,4 +31,14 @@ def without_diagnosis() -> Iterator[None]:
     """Results without tests of the scene's known numbers, for tests of the search: they take longer than a small search."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(assessment, "diagnose", lambda *_, **__: Diagnosis())
+        yield
+
+
+@contextmanager
+def without_plots() -> Iterator[None]:
+    """Run folders without curves of the search and of error bars, for tests of other things: they take as long as a small
+    search."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_report, "_plot_search", lambda *_: None)
+        patch.setattr(report, "plot_error_bars", lambda *_, **__: None)
         yield

@@ -1,4 +1,4 @@
-"""A task of the small scene, and a program that writes a data set of it slowly. A scene file, too, with the task."""
+"""A task of the small scene, and functions that write a data set of it slowly. A scene file, too, with the task."""
 
 import sys
 import time
@@ -13,6 +13,7 @@ from risp_torch.risp import Batch, DatasetSettings, Domains, RendererSource, Rig
 from risp_torch.risp.dataset.generate import Generated
 from risp_torch.scene.rendering_parameters import RenderingParameters, default_psi
 from tests.reference.small_scenes import make_scene
+from ti_sim.base.runtime import start, ti
 
 SIZE = 16
 SETTINGS = DatasetSettings(11, "each", seed=3, size=SIZE, shard_images=4)
@@ -36,7 +37,7 @@ class SlowRenderer(RendererSource):
 
 
 def write_slowly(folder: Path | str, images: int = 40, rank: int = 0, ranks: int = 1) -> Generated:
-    """A data set of shards of 4 rendered pictures; also the program of the tests' processes."""
+    """A data set of shards of 4 rendered pictures."""
     module = sys.modules[generate.__module__]  # the package has a function of this name
     rendering, module.RendererSource = module.RendererSource, SlowRenderer
     try:
@@ -44,3 +45,11 @@ def write_slowly(folder: Path | str, images: int = 40, rank: int = 0, ranks: int
         return generate(scene, make_task(scene), replace(SETTINGS, images=images), folder, rank=rank, ranks=ranks)
     finally:
         module.RendererSource = rendering
+
+
+def write_in_process(folder: str, rank: int, ranks: int) -> None:
+    """``write_slowly`` in a process of its own."""
+    torch.set_num_threads(1)
+    start(device="cpu", precision="f32")
+    write_slowly(folder, rank=rank, ranks=ranks)
+    ti.reset()  # writes the cache of kernels: such a process runs no exit handlers

@@ -133,11 +133,12 @@ def score_test(
     if not np.isfinite(cross).all():
         return None
     projected = columns - linearisation.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
-    normal_matrix = (projected.double().T @ projected.double()).cpu().numpy()
+    projected_double = projected.double()
+    normal_matrix = (projected_double.T @ projected_double).cpu().numpy()
     if not np.trace(normal_matrix) > 0:
         return None
     residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
-    score = (projected.double().T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (
+    score = (projected_double.T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (
         linearisation.prior_gradient + np.zeros(len(film))
     )
     variance = linearisation.loss if errors.variance is None else errors.variance

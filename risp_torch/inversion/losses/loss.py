@@ -241,7 +241,8 @@ def mean_square(observations: torch.Tensor, target: torch.Tensor, count: Positiv
     ``count`` is the number of observations that count (``Loss.count``), all by default.
     """
     difference = observations - target[: observations.shape[1]]
-    mean = (difference * difference).flatten(1).mean(dim=1)
+    square = difference * difference if difference.requires_grad else difference.mul_(difference)
+    mean = square.flatten(1).mean(dim=1)
     return mean if count is None else mean * (observations.shape[1:].numel() / count)
 
 

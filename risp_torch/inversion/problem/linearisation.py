@@ -140,10 +140,10 @@ def _differences(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray, moves: np.ndarray
 ) -> tuple[torch.Tensor, bool]:
     """Observations at scaled + move minus those at scaled - move for each of the moves [M, K]: [M, P]; whether all are finite."""
-    rows, finite = central_differences(
-        partial(predict, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
+    differences, finite = central_differences(
+        partial(_observe, scene, comparison, unknowns), scaled, moves, at_once=max(1, comparison.worlds_at_once // 2)
     )
-    return rows, bool(finite.all())
+    return differences.flatten(1), bool(finite.all())
 
 
 def _rows(scaled: np.ndarray) -> torch.Tensor:
@@ -152,12 +152,17 @@ def _rows(scaled: np.ndarray) -> torch.Tensor:
 
 def predict(scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Observations [M, P] at scaled points [M, K], as many at a time as fit into memory, and which stayed finite [M]."""
+    observed, finite = _observe(scene, comparison, unknowns, scaled)
+    return observed.flatten(1), finite
+
+
+def _observe(scene: Scene, comparison: Comparison, unknowns: Unknowns, scaled: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Observations [M, n, ...] of ``predict``: of pictures usually a view, which ``flatten`` would copy."""
     rows = _rows(scaled)
     batches = []
     with torch.no_grad():
         for batch in rows.split(comparison.worlds_at_once):
-            observed, finite = comparison.observe(scene, unknowns.from_scaled(batch), worlds=len(batch))
-            batches.append((observed.flatten(1), finite))
+            batches.append(comparison.observe(scene, unknowns.from_scaled(batch), worlds=len(batch)))
     if len(batches) == 1:  # films are large: no copy of the only one
         return batches[0]
     return torch.cat([batch_result[0] for batch_result in batches]), torch.cat([batch_result[1] for batch_result in batches])

@@ -60,14 +60,16 @@ def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Te
     frame_count, unknowns = len(linearisation.comparison.frames), linearisation.jacobian.shape[1]
     blocks, max_size = members.shape
     indices = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
-    is_member = torch.as_tensor(is_member, device=linearisation.jacobian.device)
+    has_fillers, is_member = not is_member.all(), torch.as_tensor(is_member, device=linearisation.jacobian.device)
     scores = np.zeros((len(residuals), frame_count, blocks, unknowns))
     frames = zip(
         linearisation.jacobian.T.chunk(frame_count, dim=1), *(residual.chunk(frame_count) for residual in residuals), strict=True
     )
     for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
         factors = columns.index_select(1, indices).view(unknowns, blocks, max_size).double().movedim(1, 0)
-        terms = torch.stack(errors).index_select(1, indices).view(len(errors), blocks, max_size).double() * is_member
+        terms = torch.stack(errors).index_select(1, indices).view(len(errors), blocks, max_size).double()
+        if has_fillers:
+            terms *= is_member
         scores[:, index] = (factors @ terms.permute(1, 2, 0)).permute(2, 0, 1).cpu().numpy()
     return scores
 

@@ -62,6 +62,7 @@ def test_what_is_refused(risp: Risp) -> None:
         assert status == 2 and sentence in error
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_an_inversion_begins_with_its_verdict(risp: Risp) -> None:
     assert risp("simulate", "small.py", "--out", "film")[0] == 0
     status, out, error = risp(

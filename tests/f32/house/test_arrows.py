@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -26,8 +27,13 @@ def sources(room: str) -> tuple[Path, ...]:
 @cache
 def imported(path: Path) -> frozenset[str]:
     """Dotted names of everything that a file imports, at any depth; relative ones begin with a dot."""
-    names, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    return imported_by(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def imported_by(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Dotted names that import statements among the nodes of a syntax tree import."""
+    names = set()
+    for node in nodes:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -167,8 +173,8 @@ def test_tests_lie_in_rooms_of_the_source() -> None:
 def test_no_test_imports_a_test() -> None:
     """What several tests use is in ``tests/reference``, or is a fixture. Imports in programs that tests write count, too."""
     for path in (ROOT / "tests").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-        names = {name.lstrip(".") for name in imported(path)}
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        names = {name.lstrip(".") for name in imported_by(nodes)}
         assert not [name for name in names if name.startswith(("tests.f64", "tests.f32", "test_"))], path
         assert not [text for text in texts if "import " in text and ("tests.f64" in text or "tests.f32" in text)], path

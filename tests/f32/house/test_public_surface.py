@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -49,10 +50,16 @@ def listed(text: str) -> list[str]:
 PUBLIC = {module: listed(text) for module, text in sections().items()}
 
 
+@cache
+def statements(path: Path) -> list[ast.stmt]:
+    """Statements of a file."""
+    return ast.parse(path.read_text(encoding="utf-8")).body
+
+
 def definition(module: str, name: str) -> tuple[str, ast.AST | None]:
     """The module that defines a name, and its class or function there; None for other values."""
     found = importlib.import_module(module)
-    for node in ast.parse(Path(found.__file__).read_text(encoding="utf-8")).body:
+    for node in statements(Path(found.__file__)):
         if isinstance(node, ast.ImportFrom) and node.module:
             origin = [alias.name for alias in node.names if (alias.asname or alias.name) == name]
             if origin and node.module.split(".")[0] in PACKAGES:

@@ -80,7 +80,8 @@ SMALL_STEPS = {
 SMALL_BLOCKS = {
     '"ground.contact.damping"], out=': '"ground.contact.damping"], starts=1, out=',
     '"docs/figures/contact_force.png"': '"contact_force.png"', "frames=96": "frames=36",
-    'scene = load_scene("cube")\nvideo': 'scene = load_scene("cube", size=64)\nvideo',
+    "width=48, height=48": "width=32, height=32",
+    'scene = load_scene("cube")\nvideo': 'scene = load_scene("cube", size=48)\nscene.frames = 28\nvideo',
     '["ground.contact.stiffness"], out=': '["ground.contact.stiffness"], starts=2, search=FEW, out=',
     "images=2000": "images=6",
     'preset("quick", task)': 'preset("quick", task, epochs=1, batch_size=2, width=2)',

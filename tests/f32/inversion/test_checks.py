@@ -128,7 +128,7 @@ def test_starts_are_checked(options: dict, message: str) -> None:
         invert(scene, film, "block.density", progress=False, **options)
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_another_scene_does_not_go_on_with_a_run(tmp_path) -> None:
     """A folder's unfinished run resumes only for the same geometry, film and settings."""
     scene = make_scene()

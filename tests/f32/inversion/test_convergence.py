@@ -6,6 +6,7 @@ import itertools
 import json
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,6 +65,7 @@ def noisy(target: torch.Tensor) -> torch.Tensor:
     return target + 0.005 * torch.randn(target.shape, generator=torch.Generator().manual_seed(0)).to(target)
 
 
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize("guess", [150.0, 300.0, 3000.0])
 def test_an_unfinished_search_has_an_error_bar_that_covers(guess: float, noisy: torch.Tensor) -> None:
     options = {"starts": [{DENSITY: guess}], "steps": OptimiseSettings(iterations=3), "refine": 0}
@@ -92,6 +94,7 @@ def test_what_noise_explains_is_no_misfit(target: torch.Tensor) -> None:
     assert 0.5 < found(noisy, [DENSITY], starts=[{DENSITY: 700.0}]).misfit < 1.6
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_strict_and_the_result_say_so(command_line: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     file = tmp_path / "small.py"
     file.write_text(Path(small_scenes.__file__).read_text())
@@ -157,6 +160,7 @@ def test_error_bars_of_compressed_films_hold(density: float, crf: float, tmp_pat
     assert 1e-3 < error <= 2 * result.sd[DENSITY] and result.doubts == []
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_error_bars_are_those_of_the_start_that_is_reported(target: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     """After wide steps a start that was stopped may have the lower loss at one point."""
     seen = []
@@ -249,11 +253,21 @@ SEARCHES = {
 }
 
 
-@pytest.mark.usefixtures("undiagnosed")
+RESUMED = {"starts": [{DENSITY: 200.0}, {DENSITY: 3000.0}], "refine": 2}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(target: torch.Tensor) -> Callable[[str], Inversion]:
+    """Results of searches by name, each computed once."""
+    return cache(lambda search: found(target, [DENSITY], **RESUMED, steps=SEARCHES[search]))
+
+
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 @pytest.mark.parametrize(("search", "saves"), [("newton", 2), ("wide", 3), ("lbfgs", 4), ("adam", 1), ("adam", 2), ("wide", 6)])
 def test_every_search_resumes_to_the_byte(
-    search: str, saves: int, target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    search: str, saves: int, target: torch.Tensor, uninterrupted: Callable[[str], Inversion], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Interrupted in the search, or in its refinement."""
     save, calls = RunFolder.save_checkpoint, []
 
@@ -263,11 +277,11 @@ def test_every_search_resumes_to_the_byte(
         if len(calls) == saves:
             raise KeyboardInterrupt
 
-    options = {"starts": [{DENSITY: 200.0}, {DENSITY: 3000.0}], "refine": 2, "steps": SEARCHES[search]}
+    options = RESUMED | {"steps": SEARCHES[search]}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RunFolder, "save_checkpoint", killed)
         found(target, [DENSITY], **options, out=tmp_path)
-    resumed, straight = found(target, [DENSITY], **options, out=tmp_path), found(target, [DENSITY], **options)
+    resumed, straight = found(target, [DENSITY], **options, out=tmp_path), uninterrupted(search)
     assert resumed.final.tobytes() == straight.final.tobytes() and resumed.losses.tobytes() == straight.losses.tobytes()
     assert resumed.status == straight.status and len(resumed.history.losses) == len(straight.history.losses)
     for column in ("losses", "values"):
@@ -275,7 +289,7 @@ def test_every_search_resumes_to_the_byte(
         assert all(torch.equal(one.nan_to_num(-1.0), other.nan_to_num(-1.0)) for one, other in rows)
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_the_storage_of_states_changes_no_result_and_resumes(target: torch.Tensor, tmp_path: Path) -> None:
     stored, recomputed = (OptimiseSettings(iterations=2, adjoint=adjoint) for adjoint in (StoreAll(), Checkpoint(every=3)))
     result = found(target, [DENSITY], starts=1, steps=stored, refine=0, out=tmp_path)

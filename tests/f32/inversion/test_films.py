@@ -180,7 +180,7 @@ def test_readings_of_each_film_are_whitened_by_themselves(scene: Scene) -> None:
     assert float(together.losses(films, values, worlds=1)) < 1e-6 < float(together.losses(films, {}, worlds=1))
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
     """Density of both and the velocity of each, from two films, from guesses that are far off; the result goes into a scene."""
     targets = [film_of(scene, block_density=500.0, block_velocity=speed) for speed in SPEEDS]
@@ -204,6 +204,7 @@ def test_two_films_tell_what_one_does_not(scene: Scene, tmp_path: Path) -> None:
         apply_result(make_scene(), tmp_path / "run@3")
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_films_on_the_command_line(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Risp) -> None:
     from tests.reference import small_scenes
 

@@ -139,7 +139,7 @@ def test_priors_pull_starts_to_their_means() -> None:
     np.testing.assert_allclose(equations.gradient, [0.0, -4 * 0.1 * (8 / 0.5) ** 2 * (5 - 3) / 8])
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_the_whole_inversion(film: torch.Tensor, tmp_path: Path) -> None:
     """From a found start everything is found where the same search without one is far away."""
     options = {"bounds": BOUNDS, "starts": 1, "progress": False}
@@ -196,7 +196,7 @@ def test_even_exposures() -> None:
     torch.testing.assert_close(even_exposures(film, counts)[0, 8:], still[0, 8:], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_a_killed_run_takes_the_start_that_was_found(film: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"bounds": BOUNDS, "starts": 2, "search": replace(FIND, refine=1), "out": tmp_path / "run", "progress": False}
 

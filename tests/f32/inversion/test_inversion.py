@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video
+from risp_torch import OptimiseSettings, Scene, UserError, film, invert, landscape, load_scene, simulate_video, write_frames
 from risp_torch.__main__ import main
 from risp_torch.files.run_folder import FinishedError, RunFolder
 from risp_torch.files.search_checkpoint import SearchCheckpoint
@@ -281,11 +281,13 @@ def test_a_parameter_without_a_trace_is_reported() -> None:
 ITERATIONS = 30
 
 
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 @pytest.mark.processes
 def test_a_killed_inversion_resumes_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copy(small_scenes.__file__, tmp_path / "small.py")
     scene = load_scene(str(tmp_path / "small.py"))
-    video = simulate_video(scene, tmp_path / "film.mp4", crf=10)
+    video = tmp_path / "film"
+    write_frames(video, pictures(scene), fps=scene.fps)
     names = ["block.density", "ground.contact.friction"]
     arguments = [
         "invert", "small.py", "--video", str(video), "--unknown", *names, "--starts", "2", "--iterations", str(ITERATIONS),
@@ -327,7 +329,7 @@ def test_a_killed_inversion_resumes_where_it_was(tmp_path: Path, monkeypatch: py
     torch.testing.assert_close(finished, torch.stack(whole.history.losses[:ITERATIONS]), rtol=0.02, atol=1e-7)
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_a_finished_search_resumes_at_once(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)

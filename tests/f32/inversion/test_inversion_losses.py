@@ -82,6 +82,7 @@ class Centroid(torch.nn.Module):
 # -- the oracle -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_true_states_give_the_stiffness_of_the_die(tmp_path: Path) -> None:
     scene = load_scene("cube", size=16)
     with torch.no_grad():
@@ -137,6 +138,7 @@ def task_of(scene: Scene) -> RispTask:
     return RispTask(HEAD, Domains.default(scene, light_psi(scene)), gamma=1.0)
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
     scene = small_scenes.make_scene(size=32)
     scene.sigma = 1e-4
@@ -165,7 +167,7 @@ def test_a_network_reads_through_another_appearance(tmp_path: Path) -> None:
         quick(scene, target, names, bounds=bounds, starts=starts, out=tmp_path / "risp")
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_an_unfinished_run_with_another_loss_is_not_resumed(tmp_path: Path) -> None:
     scene = small_scenes.make_scene()
     target = pictures(scene)
@@ -482,6 +484,7 @@ def risp(*arguments: str) -> int:
     return main([*INVERT, *arguments])
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_risp_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = ["--video", "film.mp4", "--loss", "risp", "--network", "net.safetensors"]
     unknown = ["--unknown", DENSITY, "psi", "block.position", "--bounds", "block.position=-0.05:0.05"]

@@ -57,6 +57,7 @@ def test_a_blurred_slow_film() -> None:
     assert found.values["film.exposure"] == pytest.approx(2e-3, rel=2e-2)
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) -> None:
     """A film at 120 pictures a second of a scene at 200: simulated, its time stamps read, and searched."""
     size = ("--size", "16", "--frames", "8")
@@ -80,7 +81,7 @@ def test_films_of_other_rates_by_commands(command_line: Risp, tmp_path: Path) ->
     assert "120 frames per second" in command_line(*invert_it)[2]
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_an_uneven_film_by_commands(command_line: Risp, tmp_path: Path) -> None:
     """Its pictures have times with a gap, and the last ones come after the scene's end."""
     stamps = [0.0, 0.004, 0.0091, 0.0187, 0.0225]

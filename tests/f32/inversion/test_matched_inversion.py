@@ -54,6 +54,7 @@ def film_of(scene, noise=0.01):
     return (film + noise * torch.as_tensor(np.random.default_rng(0).normal(size=film.shape)).to(film)).clamp(0, 1)
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_speed_in_another_look(tmp_path):
     """Colour, light and background are unknown: the speed is found within three bars, and the sheet of the look is written."""
     film = film_of(thrown(color=(0.1, 0.7, 0.3), key=0.3, top=(0.8, 0.2, 0.2)))
@@ -68,6 +69,7 @@ def test_speed_in_another_look(tmp_path):
     assert (tmp_path / "run" / "look.png").is_file()
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_losses_in_turn(tmp_path, capsys):
     """Each loss starts where the one before it ended; both runs are kept, and given again nothing changes.
 

@@ -179,7 +179,7 @@ def test_a_mix_knows_more_than_its_parts(scene: Scene, hard_masks: torch.Tensor,
     assert [doubt for doubt in careless.doubts if doubt.startswith("the mask part leaves")] and careless.fits is False
 
 
-@pytest.mark.usefixtures("undiagnosed")
+@pytest.mark.usefixtures("undiagnosed", "unplotted")
 def test_the_command_line_takes_them(
     command_line: Callable[..., tuple[int, str, str]], scene: Scene, other_look: torch.Tensor, hard_masks: torch.Tensor,
     tmp_path: Path,

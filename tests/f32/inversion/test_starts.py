@@ -123,6 +123,7 @@ def test_a_search_without_gradients_goes_before(target: torch.Tensor) -> None:
     assert not torch.allclose(torch.stack(other.history.losses)[1:8], table[1:8], rtol=1e-3)
 
 
+@pytest.mark.usefixtures("unplotted")
 def test_one_unknown_and_a_killed_run(target: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was killed during the first search begins again; after it, the descent resumes."""
     warm = CmaSettings(generations=4)

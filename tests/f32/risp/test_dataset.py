@@ -5,12 +5,10 @@ Bytes are the same where kernels run on the CPU; on a GPU, pictures and derivati
 
 import errno
 import math
+import multiprocessing
 import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 import warnings
 from dataclasses import replace
@@ -28,19 +26,21 @@ from risp_torch.risp.dataset.manifest import shard_faults
 from risp_torch.risp.task import resize_pictures, training_scene
 from risp_torch.scene.rendering_parameters import Factor, RenderingParameters
 from risp_torch.scene.state_heads.head import warn_of_states_beyond
-from tests.reference.folders import ROOT
 from tests.reference.repeated import are_same_shards, is_same, to_the_last_bit
-from tests.reference.small_dataset import HEAD, SETTINGS, SIZE, make_task, write_slowly
+from tests.reference.small_dataset import HEAD, SETTINGS, SIZE, make_task, write_in_process, write_slowly
 from tests.reference.small_scenes import make_scene
+
+# Imported once for all processes, with what would be imported while a data set is written.
+MODULES = ["tests.reference.small_dataset", "PIL.ImageFont", "safetensors.torch", "torch._dynamo"]
 
 
 def start_process(folder, rank=0, ranks=1):
-    """``write_slowly`` in another process."""
-    program = (
-        "from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "
-        f"from tests.reference.small_dataset import write_slowly; write_slowly({str(folder)!r}, rank={rank}, ranks={ranks})"
-    )
-    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    """``write_slowly`` in another process, forked from one that has imported its modules."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(MODULES)
+    process = context.Process(target=write_in_process, args=(str(folder), rank, ranks))
+    process.start()
+    return process
 
 
 def hashes(folder):
@@ -120,10 +120,12 @@ def test_pictures_end_at_white(made):
 def processes(tmp_path_factory):
     """Data sets that processes wrote: "whole" by one, "shared" by two, "killed-N" by one killed at N shards.
 
-    The first one leaves its kernels to the others, which run at the same time, since most of theirs goes into starting.
+    The first one leaves its kernels to the others, which run at the same time.
     """
     root = tmp_path_factory.mktemp("processes")
-    assert start_process(root / "whole").wait(timeout=600) == 0
+    first = start_process(root / "whole")
+    first.join(600)
+    assert first.exitcode == 0
     moments = random.Random(int(time.time()))
     pending = {start_process(root / f"killed-{least}"): (root / f"killed-{least}", least) for least in (1, 4, 8)}
     sharing = [start_process(root / "shared", rank, 2) for rank in range(2)]
@@ -133,16 +135,18 @@ def processes(tmp_path_factory):
         while pending:
             assert time.monotonic() < deadline
             for process, (folder, least) in list(pending.items()):
-                if len(list(folder.glob("*.safetensors"))) >= least or process.poll() is not None:
+                if len(list(folder.glob("*.safetensors"))) >= least or not process.is_alive():
                     time.sleep(moments.uniform(0.0, 0.03))
-                    process.send_signal(signal.SIGKILL)
+                    process.kill()
                     del pending[process]
             time.sleep(0.001)
-        assert [process.wait(timeout=60) for process in sharing] == [0, 0]
+        for process in sharing:
+            process.join(60)
+        assert [process.exitcode for process in sharing] == [0, 0]
     finally:
         for process in started:
             process.kill()
-            process.wait()
+            process.join()
     return root
 
 

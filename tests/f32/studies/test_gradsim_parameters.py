@@ -13,7 +13,7 @@ from risp_torch import load_scene
 from risp_torch.__main__ import main as risp
 from studies.gradsim.__main__ import main
 from studies.gradsim.cells import FAILED
-from studies.gradsim.parameters import ROWS, Asked, commands, errors_and_bars, inside, page_text, verdict_of
+from studies.gradsim.parameters import FRAMES, ROWS, Asked, commands, errors_and_bars, inside, page_text, verdict_of
 from studies.gradsim.presets import PRESETS
 
 
@@ -68,6 +68,7 @@ def test_a_command_of_the_page_finds_what_the_page_says(
 ) -> None:
     """The whole of its smallest preset; then the two commands of the first row, typed as they stand there."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(FRAMES, "pendulum", 20)
     assert main(["table-6", "--preset", "tiny", "--jobs", "1", "--out", "runs/gradsim"]) == 0
     page = Path("runs/gradsim/tiny/pages/table-6.md").read_text(encoding="utf-8")
     row = next(row for row in ROWS if row.key == "simple-pendulum-position")

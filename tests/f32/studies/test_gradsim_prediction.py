@@ -1,5 +1,6 @@
 """The study of predictions: its page, the baselines, and angles."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,18 @@ from studies.gradsim.rigid import prediction
 from studies.gradsim.tosses import draw_toss, toss_scene
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_page_has_its_rows_and_is_not_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = prediction.make("prediction", preset_of("tiny"), tmp_path, jobs=1)
+    monkeypatch.setattr(prediction, "FRAMES", 20)
+    monkeypatch.setattr(prediction, "HALF", 10)
+    preset = replace(preset_of("tiny"), size=16)
+    page = prediction.make("prediction", preset, tmp_path, jobs=1)
     for source in prediction.SOURCES:
         for title in prediction.TASKS.values():
             assert all(f"| {source} | {title} | {method} |" in page.text for method in prediction.METHODS)
     assert all(path.is_file() for path in page.pictures.values())
     monkeypatch.setattr(cells, "_perform", None)
-    assert prediction.make("prediction", preset_of("tiny"), tmp_path, jobs=1).text == page.text
+    assert prediction.make("prediction", preset, tmp_path, jobs=1).text == page.text
 
 
 def test_true_numbers_predict_without_error_and_others_do_not() -> None:

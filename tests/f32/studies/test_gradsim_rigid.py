@@ -114,6 +114,7 @@ def test_guesses_are_far_off_and_within_their_bounds() -> None:
     assert 2 / BEYOND <= min(values) < 0.5 and 50 < max(values) <= 12 * BEYOND
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_a_mass_five_times_off_is_found_from_the_flight_and_then_to_rounding() -> None:
     toss, scene, pictures = seen(812)
     guess, truth = {MASS: 5 * toss.values[MASS]}, toss.values[MASS]
@@ -379,13 +380,21 @@ def test_small_and_large_numbers_are_short() -> None:
     assert [digits(x) for x in (0.0, 0.1234, 12.345, 1.234e-5, None, math.nan)] == ["0", "0.123", "12.3", "1.23e-5", "-", "-"]
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the results of both tables, whose networks are the same."""
+    return tmp_path_factory.mktemp("tables") / "runs"
+
+
+@pytest.mark.usefixtures("undiagnosed")
 @pytest.mark.parametrize("name, rows", [("table-1", 12), ("table-2", 8)])
 def test_a_tiny_table_has_all_rows_and_is_not_made_twice(
-    name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, rows: int, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identification, "TOGETHER", 1)
     monkeypatch.setattr(identification, "TRIES", 1)
-    command = [name, "--preset", "tiny", "--jobs", "1", "--out", str(tmp_path / "runs"), "--results", str(tmp_path / "docs")]
+    monkeypatch.setitem(PRESETS, "tiny", replace(PRESETS["tiny"], size=16, large=24, small=16, frames=10))
+    command = [name, "--preset", "tiny", "--jobs", "1", "--out", str(results), "--results", str(tmp_path / "docs")]
     assert main([*command, "--archive", str(tmp_path / "kept.tar.xz")]) == 0
     page = (tmp_path / "docs" / f"{name}.md").read_text()
     table = [line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")][2:]
@@ -393,11 +402,11 @@ def test_a_tiny_table_has_all_rows_and_is_not_made_twice(
     assert "ours, lossless" in table and "ours, mp4" in table
     for picture in ("training", "black-box", "strip"):
         assert f"images/{name}-{picture}.png" in page and (tmp_path / "docs" / "images" / f"{name}-{picture}.png").is_file()
-    made = {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json")}  # with the seconds that each took
-    shutil.rmtree(tmp_path / "runs")
+    made = {path: path.read_bytes() for path in results.rglob("*.json")}  # with the seconds that each took
+    shutil.rmtree(results)
     with tarfile.open(tmp_path / "kept.tar.xz") as archive:
-        archive.extractall(tmp_path / "runs", filter="data")
-    assert main(command) == 0 and made == {path: path.read_bytes() for path in (tmp_path / "runs").rglob("*.json")}
+        archive.extractall(results, filter="data")
+    assert main(command) == 0 and made == {path: path.read_bytes() for path in results.rglob("*.json")}
     assert (tmp_path / "docs" / f"{name}.md").read_text() == page
 
 

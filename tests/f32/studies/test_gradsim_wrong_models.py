@@ -175,14 +175,16 @@ def test_the_table_has_the_means_of_its_films():
     assert "named kind in place of friction" in text and "nothing could be simulated" in text
 
 
+@pytest.mark.usefixtures("undiagnosed")
 def test_the_page_is_made_and_a_second_call_does_no_work(tmp_path, monkeypatch):
+    preset = replace(PRESETS["tiny"], small=16)
     monkeypatch.setattr(wrong_models, "VARIANTS", {key: wrong_films.VARIANTS[key] for key in ("perfect", "soft-as-rigid")})
-    page = wrong_models.make("table-4-left", PRESETS["tiny"], tmp_path, jobs=1)
+    page = wrong_models.make("table-4-left", preset, tmp_path, jobs=1)
     assert {"perfect.png", "soft-as-rigid.png", "errors.png"} == set(page.pictures)
     assert "| perfect model | 1 | 0.107 |" in page.text and "| deformable as rigid | 1 | 0.497 |" in page.text
 
     monkeypatch.setattr(wrong_films, "examine", lambda *given, **more: pytest.fail("the film was examined again"))
-    again = wrong_models.make("table-4-left", PRESETS["tiny"], tmp_path, jobs=1)
+    again = wrong_models.make("table-4-left", preset, tmp_path, jobs=1)
     assert again.text == page.text and page.write(tmp_path / "pages").is_file()
-    cells = wrong_models.cells_of(PRESETS["tiny"], tmp_path)
+    cells = wrong_models.cells_of(preset, tmp_path)
     assert len(run_cells(cells, tmp_path, jobs=1, title="")) == 4

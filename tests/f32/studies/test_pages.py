@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from risp_torch.__main__ import main
 from studies.pages.estimates import EstimateTable, all_tables, row_of, run_commands, scene_file_of, table_text, tables_of
+from tests.reference.searches import without_diagnosis, without_plots
 from ti_sim import UserError
 
 TABLES = all_tables()
@@ -44,7 +46,8 @@ def test_a_table_shows_its_record(table: EstimateTable) -> None:
 def test_a_record_is_current(table: EstimateTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The film is made again, and a search over the whole film that begins at the recorded estimate stays there.
 
-    The estimate moves by less than a fifth of its error bar, and the bar changes by less than a fifth.
+    The estimate moves by less than a fifth of its error bar, and the bar changes by less than a fifth. Bars of an estimate
+    without doubts have no part for a wrong scene, so that known numbers are not tested.
     """
     monkeypatch.chdir(tmp_path)
     record = table.record()["unknowns"]
@@ -54,7 +57,8 @@ def test_a_record_is_current(table: EstimateTable, tmp_path: Path, monkeypatch: 
     run_commands(before, tmp_path, scene_file=scene_file_of(table.page) if uses_scene else None)
     begun = ["--from", "record.json", "--starts", "scene", "--iterations", "2", "--solver", "refine=2"]
     begun += ["--solver", "first_frames=35"]
-    assert main([*shlex.split(search)[1:], *begun]) == 0
+    with nullcontext() if table.record()["doubts"] else without_diagnosis(), without_plots():
+        assert main([*shlex.split(search)[1:], *begun]) == 0
     unknowns = json.loads((tmp_path / table.run / "result.json").read_text())["unknowns"]
     for label, about in record.items():
         one_bar_off = about["value"] + about["sd"] if about["scale"] == "linear" else about["value"] * 10 ** about["sd"]

@@ -87,10 +87,14 @@ def test_scenes_say_what_is_looked_for(name):
 @pytest.mark.parametrize("kind", ["identify", "imitate", "reach"])
 @pytest.mark.parametrize("method", ["pixel", "full", "state", "average"])
 def test_a_tiny_run_of_each_task(kind, method, files, tmp_path):
-    network = files["network"] if method == "full" else None
-    target = files[kind] if method in IMAGE_METHODS else None
-    options = {"repeat": 0, "settings": QUICK, "network": network, "target": target, "progress": False}
-    result = run_trial("quadrotor", kind, method, **options, out=tmp_path)
+    network, settings, target = None, replace(QUICK, size=32), None
+    if method == "full":  # networks read 64 pixels at least
+        network, settings, target = files["network"], QUICK, files[kind]
+    elif method in IMAGE_METHODS:
+        target = small_target(kind, settings.size, tmp_path / "film")
+    options = {"repeat": 0, "settings": settings, "network": network, "target": target, "progress": False}
+    out = tmp_path / "run"
+    result = run_trial("quadrotor", kind, method, **options, out=out)
     assert result["error"] >= 0 and result["unit"] == ("kg" if kind == "identify" else "")
     assert set(result["unseen"]) == {"identify": {"later frames", "other actions"}, "imitate": {"100 g less"}}.get(kind, set())
     assert set(result["values"]) == set(load_trials("quadrotor")[kind].unknowns)
@@ -100,16 +104,31 @@ def test_a_tiny_run_of_each_task(kind, method, files, tmp_path):
     assert result["iterations"] == (0 if method == "average" else 2 * looks)  # a step, and a look at where it leads
     if method == "state":
         assert result["loss_truth"] == pytest.approx(0.0, abs=1e-10) and result["error"] < result["guess_error"]
-    assert run_trial("quadrotor", kind, method, **options, out=tmp_path) == result
+    assert run_trial("quadrotor", kind, method, **options, out=out) == result
     if method == "average":
         with pytest.raises(UserError, match=r"has other settings \(repeat is 0 there and 1 here\)"):
-            run_trial("quadrotor", kind, method, **options | {"repeat": 1}, out=tmp_path)
+            run_trial("quadrotor", kind, method, **options | {"repeat": 1}, out=out)
 
 
-def test_error_bars_of_a_solved_look(tmp_path, capsys):
+def small_target(kind, size, folder):
+    """Target of a trial of the quadrotor with pictures of another size."""
+    scene, task = true_scene("quadrotor", load_trials("quadrotor")[kind], size)
+    with torch.no_grad():
+        motion = scene.rollout()
+    return target_film(scene, task, kind, motion, folder, seed=0, repeat=0, renderer="rasteriser")
+
+
+def test_error_bars_of_a_solved_look(tmp_path, monkeypatch, capsys):
     """They are those of ``invert`` from the same estimate, and the distance from the truth is measured in them."""
-    trial, size = load_trials("quadrotor")["identify"], 32
-    scene, task = true_scene("quadrotor", trial, size)
+
+    def short_scene(*given):
+        scene, task = true_scene(*given)
+        scene.frames = 10
+        return scene, task
+
+    monkeypatch.setattr(run_module, "true_scene", short_scene)
+    trial, size = load_trials("quadrotor")["identify"], 24
+    scene, task = short_scene("quadrotor", trial, size)
     with torch.no_grad():
         motion = scene.rollout()
     target = target_film(scene, task, "identify", motion, tmp_path / "film", seed=0, repeat=0, renderer="rasteriser")
