@@ -6,7 +6,7 @@ import pytest
 from tests.reference.contact_cases import as_mesh
 from ti_sim import Box
 from ti_sim.base.bundles import Array, Static, bundle, kernel
-from ti_sim.base.runtime import ti
+from ti_sim.base.runtime import ti, without_cfg_optimisation
 from ti_sim.base.vecmath import vec3
 from ti_sim.contact.collision import mesh_rows, mesh_shape, shape_rows
 from ti_sim.contact.shape_distance import deepest_on_line, shape_distance
@@ -66,6 +66,6 @@ def test_lines_touch_at_the_largest_of_all_maxima(radius: float) -> None:
     line = lines_into(0.5 * np.array(sides), np.random.default_rng(4))
     line[:, :3] += 0.7 * radius * np.sign(line[:, :3])
     result = np.zeros((LINES, 2))
-    search(Shapes(mesh, shape_rows((solid,), np.ones(1)), sample, True), line, radius, POINTS, result)
+    without_cfg_optimisation(search)(Shapes(mesh, shape_rows((solid,), np.ones(1)), sample, True), line, radius, POINTS, result)
     assert (result[:, 1] > 1e-5).sum() > 0.8 * LINES
     assert (result[:, 0] > result[:, 1] - (1e-8 if radius < 1e-3 else 1e-6)).all()  # the distance bends beyond the grid

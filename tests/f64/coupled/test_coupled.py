@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Elastic, Membrane, Mesh, Revolute, Scene, Sphere, Start
+from risp_torch import Membrane
 from risp_torch.scene.state import State
+from tests.reference.block_scene import block_between_bodies
 from tests.reference.bristle_cases import pinched
 from tests.reference.contact_cases import COUPLED_FRAMES as FRAMES
 from tests.reference.contact_cases import PEBBLE, at, bodies, frames_of, inputs_of
-from tests.reference.deformable_cases import solid_body
+from tests.reference.deformable_cases import inputs_for, solid_body
 from tests.reference.gradients_in_worlds import Point, check_torch_in_worlds, gradcheck_in_worlds
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
@@ -20,7 +21,7 @@ from ti_sim.contact.collision import CollisionShape
 from ti_sim.coupled.model import CoupledInputs, CoupledModel, CoupledSettings
 from ti_sim.coupled.solver import CoupledRollout, CoupledSolver
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.model import DeformableSettings
+from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_tets, sheet_grid, sphere_tets
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
@@ -48,7 +49,8 @@ SLAB = CollisionShape("box", (0.3, 0.25, 0.05))
 
 def three_links(*, ball: tuple[float, ...], pebble: tuple[float, ...]) -> tuple[ArticulatedModel, ArticulatedInputs]:
     """A fixed slab whose upper face is at -0.45 m, a free ball and a free pebble of a mesh, without gravity."""
-    links = bodies(SLAB, CollisionShape("sphere", (0.1,)), PEBBLE, kinds=("fixed", "free", "free"))
+    shapes = SLAB, CollisionShape("sphere", (0.1,)), PEBBLE
+    links = bodies(*shapes, kinds=("fixed", "free", "free"), collision_pairs=((1, 2),))  # which never meet
     inputs = inputs_of(links, at(*ball) + at(*pebble), np.zeros(12), material=(300, 0.2, 0.6, 0.3))
     inputs.joint_frame[0, 0, 2] = -0.5
     return links, inputs
@@ -111,9 +113,12 @@ def test_far_apart_both_move_as_their_own_solvers_move_them() -> None:
 def test_links_stick_to_each_other_beside_particles(adjoint: StoreAll | Checkpoint) -> None:
     """A box between two fingers, far from the particles: motion and adjoints are those of the articulated solver."""
     links, given = pinched("box", 5.0, frames=2, off=0.004)
-    other, inputs = scene()
-    far = replace(inputs.particles, particle_q0=inputs.particles.particle_q0 + (5.0, 0.0, 0.0))
-    coupled = CoupledSolver(CoupledModel(links, other.deformable, margin=0.003), CoupledSettings(1e-3, 10))
+    soft = DeformableModel(particle_rest=np.zeros((2, 3)))
+    far = inputs_for(
+        soft, frames=2, particle_q0=((5.0, 0.0, 0.0), (5.2, 0.1, 0.0)), particle_qd0=(0.1, 0.0, -0.2), particle_mass=0.3,
+        particle_contact=(200.0, 1.0, 2.0, 0.3),
+    )  # fmt: skip
+    coupled = CoupledSolver(CoupledModel(links, soft, margin=0.003), CoupledSettings(1e-3, 10))
     alone = ArticulatedSolver(links, ArticulatedSettings(1e-3, 10))
     rollout, wanted = coupled.rollout(joined(given, far), 2, adjoint=adjoint), alone.rollout(given, 2, adjoint=adjoint)
     np.testing.assert_allclose(rollout.links.body_q, wanted.body_q, rtol=0, atol=1e-13)
@@ -226,28 +231,8 @@ def test_a_world_that_diverges_is_named_and_leaves_the_others_alone() -> None:
         solver.check_divergence(solver.rollout(worse, 2))
 
 
-def block_and_bodies(*, stiffness: float = 400.0) -> Scene:
-    """A soft block between an arm with a ball and a mesh that hangs on the world."""
-    scene = Scene(frame_dt=0.01, frames=2, substeps=8)
-    contact = Contact(stiffness=stiffness, damping=1.0, friction_stiffness=2.0, friction=0.3)
-    scene.add_link(
-        "arm", shape=Sphere(radius=0.06), joint=Revolute(axis=(0.0, 1.0, 0.0), angle=0.1), mass=0.4, length=0.2,
-        position=(0.0, 0.0, 0.3), contact=contact, collision=True,
-    )  # fmt: skip
-    pebble = Sphere(radius=0.1, subdivisions=1).surface()
-    scene.add_rigid(
-        "pebble", shape=Mesh(vertices=pebble.vertices, faces=pebble.faces, field_cells=16), density=500.0,
-        start=Start(position=(0.0, 0.02, -0.12)), contact=contact, collision=True,
-    )  # fmt: skip
-    scene.add_solid(
-        "block", mesh=box_tets((0.2, 0.2, 0.1), (2, 2, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
-        start=Start(position=(0.03, 0.0, 0.0), rotation=(0.3, 0.5, 0.1), velocity=(0.1, 0.0, -0.2)), contact=contact,
-    )  # fmt: skip
-    return scene
-
-
 def test_scenes_with_bodies_that_meet_particles() -> None:
-    scene = block_and_bodies()
+    scene = block_between_bodies()
     weights: list[torch.Tensor] = []
 
     def losses(given: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -266,6 +251,7 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
     )
     report.raise_if_wrong()
     assert {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-6} == set(names)
+    scene = block_between_bodies(is_dry=False)  # its states are those of a motion at a frame
     states = scene.rollout()
     assert states.diverged_step.shape == (1, 3) and bool(states.finite.all())
     middle = State(**{name: array[:, 1] for name, array in states.arrays().items()})
@@ -274,10 +260,10 @@ def test_scenes_with_bodies_that_meet_particles() -> None:
 
 
 def test_a_step_too_long_for_contact_with_bodies_warns() -> None:
-    particles = block_and_bodies().simulator.adapter.particles
+    particles = block_between_bodies().simulator.adapter.particles
     assert not particles.step_warnings(particles.solver)
     with pytest.warns(UserWarning, match="too long for 'block': the longest stable step of elements and contacts"):
-        _ = block_and_bodies(stiffness=1e6).simulator.solver
+        _ = block_between_bodies(stiffness=1e6).simulator.solver
 
 
 def test_bad_input() -> None:
@@ -293,8 +279,9 @@ def test_bad_input() -> None:
             CoupledModel(links, soft, **options)
     with pytest.raises(UserError, match="no link has a collision_shape"):
         CoupledModel(ArticulatedModel(("a",), (-1,), ("free",), np.ones((1, 3))), soft)
+    cloth = {"mesh": sheet_grid((1.0, 1.0), (1, 1)), "material": Membrane(mu=1, lam=1)}
     with pytest.raises(UserError, match="cloth.thickness is -1.0: give a finite number that is not negative"):
-        block_and_bodies().add_cloth("cloth", mesh=sheet_grid((1.0, 1.0), (1, 1)), material=Membrane(mu=1, lam=1), thickness=-1.0)
+        block_between_bodies().add_cloth("cloth", **cloth, thickness=-1.0)
     solver = CoupledSolver(model, CoupledSettings(1e-3, 2))
     with pytest.raises(UserError, match="for 2 frame intervals"):
         solver.rollout(inputs, 3)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Checkpoint, Contact, Elastic, Scene, Sphere, Start, StoreAll, UserError, load_scene
+from risp_torch import Checkpoint, Scene, StoreAll, UserError, load_scene
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real_inputs
 from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 from risp_torch.scene.state import State
+from tests.reference.block_scene import block_between_bodies
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
@@ -21,7 +22,6 @@ from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_render import RenderInputs, render_tape
 from ti_sim import RigidInputs, RigidTape, Tape
 from ti_sim.base.runtime import ti
-from ti_sim.meshes import box_tets
 
 FRAMES = 2
 
@@ -276,24 +276,11 @@ def test_a_second_derivative_is_an_error(function: Function) -> None:
         gradient.sum().backward()
 
 
-def coupled_scene() -> Scene:
-    """A soft block above a ball."""
-    scene = Scene(frame_dt=0.01, frames=FRAMES, substeps=8)
-    contact = Contact(stiffness=200.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
-    scene.add_rigid(
-        "ball", shape=Sphere(radius=0.06), density=500.0, start=Start(position=(0, 0, -0.1)), contact=contact, collision=True
-    )
-    scene.add_solid(
-        "block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3), density=300.0, contact=contact
-    )
-    return scene
-
-
 MOVING = {
     "rigid": (make_scene, "block.density"),
     "articulated": (lambda: load_scene("pendulum"), "pendulum.length"),
     "deformable": (lambda: load_scene("springs"), "net.stiffness"),
-    "coupled": (coupled_scene, "block.velocity"),
+    "coupled": (block_between_bodies, "block.velocity"),
 }
 
 

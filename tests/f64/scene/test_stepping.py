@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Checkpoint, Contact, DivergenceError, Elastic, Mesh, Prismatic, Revolute, Scene, Sphere, Start
+from risp_torch import Box, Checkpoint, Contact, DivergenceError, Elastic, Prismatic, Scene, Start
 from risp_torch.scene.state import State
+from tests.reference.block_scene import block_between_bodies
 from tests.reference.stepping import assert_equal_to_the_last_bit, random_sum, rollout_of, steps_of
 from ti_sim.base.errors import UserError
-from ti_sim.meshes import box_hexes, box_tets
+from ti_sim.meshes import box_hexes
 
 FRAMES = 3
 FIRM = {"stiffness": 5000.0, "damping": 20.0, "friction_stiffness": 20.0, "friction": 0.5}
@@ -41,27 +42,6 @@ def gripping() -> Scene:
     start = Start(position=(0.0, 0.0, 0.3), velocity=(0.0, 0.0, -0.1), rotation=(0.0, 0.01, 0.02))
     scene.add_rigid("box", shape=Box(0.04, 0.04, 0.04), mass=0.2, start=start, contact=firm, collision=True)
     scene.add_motors("squeeze", joints=["left"], actions=np.linspace(-1.0, 1.0, FRAMES)[:, None], gain=2.0)
-    return scene
-
-
-def block_on_arm() -> Scene:
-    """A soft block on an arm whose joint has dry friction."""
-    scene = Scene(frame_dt=0.005, frames=FRAMES, substeps=4)
-    contact = Contact(stiffness=400.0, damping=1.0, friction_stiffness=2.0, friction=0.3)
-    joint = Revolute(axis=(0.0, 1.0, 0.0), angle=0.1, dry_friction=0.02, dry_stiffness=2.0, dry_damping=0.01)
-    scene.add_link(
-        "arm", shape=Sphere(radius=0.06), joint=joint, mass=0.4, length=0.2, position=(0.0, 0.0, 0.3), contact=contact,
-        collision=True,
-    )  # fmt: skip
-    pebble = Sphere(radius=0.1, subdivisions=1).surface()
-    scene.add_rigid(
-        "pebble", shape=Mesh(vertices=pebble.vertices, faces=pebble.faces, field_cells=16), density=500.0,
-        start=Start(position=(0.0, 0.02, -0.12)), contact=contact, collision=True,
-    )  # fmt: skip
-    scene.add_solid(
-        "block", mesh=box_tets((0.2, 0.2, 0.1), (2, 2, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
-        start=Start(position=(0.03, 0.0, 0.0), rotation=(0.3, 0.5, 0.1), velocity=(0.1, 0.0, -0.2)), contact=contact,
-    )  # fmt: skip
     return scene
 
 
@@ -100,7 +80,10 @@ def smoky() -> Scene:
 SCENES: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
     "bristles": (sliding, ("box.mass", "box.velocity", "push.force", "ground.contact.bristle_stiffness")),
     "grip": (gripping, ("box.mass", "left.stiffness", "left.dry_stiffness", "squeeze.actions")),
-    "coupled": (block_on_arm, ("arm.angle", "block.density", "arm.dry_stiffness")),
+    "coupled": (
+        lambda: block_between_bodies(frame_dt=0.005, frames=FRAMES, substeps=4),
+        ("arm.angle", "block.density", "arm.dry_stiffness"),
+    ),
     "beside": (lambda: pressed("semi_implicit", beside=True, substeps=10), ("die.density", "block.density", "press.force")),
     "euler": (lambda: pressed("backward_euler"), ("block.E", "press.force", "block.actuation")),
     "bdf2": (lambda: pressed("bdf2"), ("block.E", "press.force", "block.actuation", "block.velocity")),
