@@ -58,7 +58,7 @@ def found(film, exposure, **more):
     result = invert(
         thrown(exposure), film, list(unknowns), bounds={name: bounds for name, (bounds, _) in unknowns.items()},
         starts=[{name: start for name, (_, start) in unknowns.items()}],
-        loss=MatchedLoss(LookSettings(edges="scene")), search=SearchStages(steps=NewtonSteps(rounds=8), refine=2), progress=False,
+        loss=MatchedLoss(LookSettings(edges="scene")), search=SearchStages(steps=NewtonSteps(rounds=5), refine=1), progress=False,
     )  # fmt: skip
     return [(result.values[name], result.sd[name]) for name in unknowns]
 

@@ -76,10 +76,10 @@ def test_losses_in_turn(tmp_path, capsys):
     The film's light is not the scene's, so that pixels leave a residual: only the last loss tests the scene's numbers.
     """
     film, given = film_of(thrown(key=0.6)), {"bounds": {"ball.velocity[0]": (0.3, 1.5)}, "out": tmp_path / "run"}
-    chain = [PixelLoss(), MatchedLoss(LookSettings(edges="scene"))]
+    chain, search = [PixelLoss(), MatchedLoss(LookSettings(edges="scene"))], SearchStages(steps=NewtonSteps(rounds=8), refine=1)
 
     def run(losses, **more):
-        return invert(thrown(speed=1.2), film, ["ball.velocity[0]"], loss=losses, progress=False, **(given | more))
+        return invert(thrown(speed=1.2), film, ["ball.velocity[0]"], loss=losses, search=search, progress=False, **(given | more))
 
     result = run(chain, starts=[{"ball.velocity[0]": 0.7}])
     first = json.loads((tmp_path / "run" / "1-pixel" / "result.json").read_text())
