@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import math
 import sys
@@ -372,7 +373,8 @@ class _LoadedClasses(dict):
     """Classes of modules that are loaded, by name: annotations may name classes that are imported under TYPE_CHECKING only."""
 
     def __missing__(self, name: str) -> Any:
-        for path, module in list(sys.modules.items()):
+        modules = [] if hasattr(builtins, name) else list(sys.modules.items())  # thousands of modules, for every "float"
+        for path, module in modules:
             if path.partition(".")[0] in _PACKAGES and getattr(vars(module).get(name), "__module__", None) == path:
                 return vars(module)[name]
         raise KeyError(name)

@@ -189,7 +189,7 @@ def test_the_command_line_takes_them(
     tracked(scene, tmp_path / "tracks.csv", noise=0.2)
     write_frames(tmp_path / "film", other_look, fps=200)
     common = ["invert", small, "--size", SIZE, "--frames", FRAMES, "--unknown", VELOCITY, "--starts", "scene"]
-    common += ["--solver", "refine=2"]
+    common += ["--solver", "refine=1", "--solver", f"first_frames={FRAMES}"]
     seen = ["--masks", tmp_path / "masks", "--tracks", tmp_path / "tracks.csv", tmp_path / "points.csv"]
     noise = ["--noise", "mask=0.3", "--out", tmp_path / "run"]
     status, out, _ = command_line(*common, "--loss", "mask+2*image-tracks", *seen, *noise, "--strict")
