@@ -195,7 +195,9 @@ def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, befor
     _search(problem, policy, rounds)
     for row, start_round in rounds.items():
         if start_round.damping is None and policy.valley is not None:
-            _search_valley(problem, policy, policy.valley, start_round, lowest)
+            ended = [(starts.points[other], float(starts.objectives[other])) for other in np.flatnonzero(~starts.active)]
+            if not policy.valley.is_repeated(start_round.point, start_round.before, ended):
+                _search_valley(problem, policy, policy.valley, start_round, lowest)
         _conclude(policy, starts, row, start_round, lowest)
         before.objectives[row] = start_round.before
 

@@ -13,6 +13,7 @@ from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.problem import PointwiseProblem
 
 Candidate = tuple[float, float]  # damping and length of a step
+SAME_OBJECTIVE = 1e-5  # relative difference of the objectives of two starts in one minimum
 
 
 class StepSearch(Protocol):
@@ -186,3 +187,12 @@ class ValleySearch:
             step, weakest = damping.step(equations_moved, self.damping), equations_moved.weakest_direction
             across.append(step - weakest * (step @ weakest))
         return np.array(across) + along
+
+    def is_repeated(self, point: np.ndarray, objective: float, others: Sequence[tuple[np.ndarray, float]]) -> bool:
+        """Whether the steps from a point would repeat those of another start that has ended: one closer than half of the shortest
+        step, with the same objective to ``SAME_OBJECTIVE``."""
+        return any(
+            abs(other_objective - objective) <= SAME_OBJECTIVE * objective
+            and np.abs(other - point).max() <= 0.5 * min(self.lengths)
+            for other, other_objective in others
+        )

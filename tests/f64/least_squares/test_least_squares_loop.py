@@ -326,6 +326,23 @@ def test_a_valley_of_one_coordinate_takes_no_jacobians(monkeypatch: pytest.Monke
     np.testing.assert_array_equal(np.sort(steps[:, 0]), [-0.3, -0.1, 0.1, 0.3])
 
 
+def test_starts_in_one_minimum_search_its_valley_once() -> None:
+    """The second start ends where the first did; a third one ends elsewhere, and searches."""
+    searched: list[np.ndarray] = []
+
+    @dataclass(frozen=True)
+    class RecordedValley(ValleySearch):
+        def steps(self, problem: Any, damping: Any, point: np.ndarray, equations: Any) -> np.ndarray:
+            searched.append(point)
+            return super().steps(problem, damping, point, equations)
+
+    problem = Fit(lambda points: np.concatenate([points**2 - 1, 0 * points + 0.5], axis=1), np.zeros(2), (-2,), (2,))
+    policy = replace(FIXED, valley=RecordedValley(lengths=(0.01, 0.1), damping=1e-6, behind=np.inf, most=40))
+    ends = solved(problem, policy, (0.8,), (1.3,), (-1.4,))
+    np.testing.assert_allclose(np.array(ends.points)[:, 0], [1.0, 1.0, -1.0], atol=3e-4)
+    np.testing.assert_allclose(np.array(searched)[:, 0], [1.0, -1.0], atol=3e-4)
+
+
 def test_longer_steps_are_tried_beside_the_others() -> None:
     """Residuals that change by steps: derivatives that see a part of the steps only are steeper than the trend."""
 
