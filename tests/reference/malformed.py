@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 from unittest.mock import Mock
 
@@ -58,8 +59,14 @@ def call(target: Callable[..., Any], needs: dict[str, Argument], argument: str, 
                 given[name] = need.choices[0]
                 continue
             held = need.kinds[0].example if need is not None and need.kinds else None
-            given[name] = rule.example if rule else "thing" if kind is str else Mock(spec=kind) if kind else held
+            given[name] = rule.example if rule else "thing" if kind is str else _stand_in(kind) if kind else held
     target(*([instance] if "self" in parameters else []), **given)
+
+
+@cache
+def _stand_in(kind: type) -> Mock:
+    """An object that passes for one of a class."""
+    return Mock(spec=kind)
 
 
 def check_refused(target: Callable[..., Any], needs: dict[str, Argument], argument: str, instance: Any = None) -> None:
