@@ -1,5 +1,6 @@
 """The study of shapes: its page, mass properties and distances of surfaces, and a search that gets nearer."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from risp_torch import Mesh
 from risp_torch.inversion import mesh_neighbours
 from studies.gradsim import cells
 from studies.gradsim.presets import preset_of
-from studies.gradsim.shape import solids
+from studies.gradsim.shape import solids, truths
 from studies.gradsim.shape import study as shape
 from studies.gradsim.shape.fit import FitSettings, fit_shape, smoother, tried_mass
 from studies.gradsim.shape.flight import MASSES, Flight
@@ -19,11 +20,13 @@ from studies.gradsim.shape.truths import TRUTHS, true_surface
 
 
 def test_page_has_a_row_for_each_search_and_is_not_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = shape.make("shape", preset_of("tiny"), tmp_path, jobs=1)
+    monkeypatch.setattr(truths, "DIVISIONS", 2)
+    preset = replace(preset_of("tiny"), size=16)
+    page = shape.make("shape", preset, tmp_path, jobs=1)
     rows = [line for line in page.text.splitlines() if line.startswith("| ellipsoid |")]
     assert [row.split(" | ")[1] for row in rows] == list(shape.WAYS) and all(path.is_file() for path in page.pictures.values())
     monkeypatch.setattr(cells, "_perform", None)
-    assert shape.make("shape", preset_of("tiny"), tmp_path, jobs=1).text == page.text
+    assert shape.make("shape", preset, tmp_path, jobs=1).text == page.text
 
 
 @pytest.mark.parametrize("name", list(TRUTHS))
