@@ -10,12 +10,13 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 demo: $(STAMP)
 	$(BIN)/python -m studies.demo
 
-# Lanes side by side, as each process has one working precision. Each of the two main lanes has half of the cores, with a worker process for each
-# (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
-# Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone. Compiled
-# kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread, too.
-# Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own. Of marked tests, pytest
-# imports their files alone.
+# Lanes side by side, as each process has one working precision. Each of the two main lanes has half of the cores, with a worker
+# process for each (pytest-xdist; one worker is the process itself), so that on two cores every kernel is compiled once.
+# Kernels have one thread in a worker: the cores are busy, and threads that wait for each other take longer than one alone.
+# Compiled kernels are cached by their number of threads, so that programs that tests start (marked "processes") have one thread,
+# too.
+# Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own. For marked tests, pytest
+# imports only the files that hold them.
 # The tests of f32 are in several groups, and a lane that ends takes the next group that no lane has taken. The first group leaves
 # its kernels in the cache for the others. Then a third lane of low priority runs the tests marked "processes" while others wait
 # for files and for programs that they start.
