@@ -48,7 +48,7 @@ def write_slowly(folder: Path | str, images: int = 40, rank: int = 0, ranks: int
 
 
 def write_in_process(folder: str, rank: int, ranks: int) -> None:
-    """``write_slowly`` in a process of its own."""
+    """``write_slowly`` as the target of a separate process."""
     torch.set_num_threads(1)
     start(device="cpu", precision="f32")
     write_slowly(folder, rank=rank, ranks=ranks)

@@ -6,7 +6,7 @@ import pytest
 from tests.reference import numpy_renderer, render_scenes
 from ti_render import render, render_adjoint, render_jvp
 
-# These are drawn by several threads, which compile kernels of their own; they cover shadows, textures, and both aggregations.
+# Several threads render these scenes, with separately compiled kernels: shadows, textures, and depth pictures.
 THREADED = ("shadowed_phong", "textured_ground_clamped", "depth")
 NAMES = [pytest.param(name, marks=pytest.mark.threads) if name in THREADED else name for name in render_scenes.NAMES]
 SOFTNESS = [(None, None), (1e-4, 1e-3), (1e-4, 1e-4)]
