@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import Any
 
 from risp_torch.commands.observation_options import add_observation_arguments, film_of, masks_of, pixel_weights_of
@@ -23,31 +24,76 @@ from risp_torch.risp.loss import RispLoss
 from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Positive
 
-# Losses by their names on the command line.
-LOSSES: dict[str, type[Loss]] = {
-    loss.kind: loss
-    for loss in (PixelLoss, LuminanceLoss, MatchedLoss, PerceptualLoss, RispLoss, StateLoss, MaskLoss, ImageTracksLoss, DepthLoss)
-}  # fmt: skip
-# Options of which a loss needs one.
-_FILE_OPTIONS = {
-    "state": ("states",), "mask": ("masks", "plate"), "image-tracks": ("tracks",), "depth": ("depth",)
-}  # fmt: skip
-# Option -> the loss that it belongs to.
-_LOSS_OF_OPTION = {option: loss for loss, options in _FILE_OPTIONS.items() for option in options} | {
-    "look": "matched"
-}  # fmt: skip
-_NETWORK_LOSSES = ("risp", "perceptual")  # losses that read pictures by a network
-_PIXEL_WEIGHTED_LOSSES = ("pixel", "luminance", "matched", "perceptual", "mask", "depth")  # losses that use weights of pixels
+
+@dataclass(frozen=True, kw_only=True)
+class LossChoice:
+    """A choice of --loss.
+
+    Attributes:
+        loss: its class; ``kind`` is its name on the command line.
+        compares: what it compares, for the help.
+        make: returns the loss for the options and the scene, without weights and noise.
+        needs: options of files, of which one must be set.
+        settings: other options that belong to this loss alone.
+        reads_by_network: whether it takes a file of --network.
+        weighs_pixels: whether --pixel-weights acts on it.
+    """
+
+    loss: type[Loss]
+    compares: str
+    make: Callable[[argparse.Namespace, Any], Loss]
+    needs: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    reads_by_network: bool = False
+    weighs_pixels: bool = False
+
+
+_CHOICES = (
+    LossChoice(loss=PixelLoss, compares="colours", make=lambda options, scene: PixelLoss(), weighs_pixels=True),
+    LossChoice(
+        loss=LuminanceLoss, compares="what compressed films keep at full resolution",
+        make=lambda options, scene: LuminanceLoss(), weighs_pixels=True,
+    ),
+    LossChoice(
+        loss=MatchedLoss, compares="colours in the look that fits best",
+        make=lambda options, scene: MatchedLoss(_look_of(options)), settings=("look",), weighs_pixels=True,
+    ),
+    LossChoice(
+        loss=PerceptualLoss, compares="features of an image network",
+        make=lambda options, scene: PerceptualLoss(networks_of(options).get(PerceptualLoss.kind)),
+        reads_by_network=True, weighs_pixels=True,
+    ),
+    LossChoice(
+        loss=RispLoss, compares="predictions of a RISP network", make=lambda options, scene: _risp_loss(options, scene),
+        reads_by_network=True,
+    ),
+    LossChoice(
+        loss=StateLoss, compares="states", make=lambda options, scene: _state_loss(options, scene), needs=("states",)
+    ),
+    LossChoice(
+        loss=MaskLoss, compares="where bodies are", make=lambda options, scene: _mask_loss(options, scene),
+        needs=("masks", "plate"), weighs_pixels=True,
+    ),
+    LossChoice(
+        loss=ImageTracksLoss, compares="where points of bodies are",
+        make=lambda options, scene: ImageTracksLoss(*options.tracks), needs=("tracks",),
+    ),
+    LossChoice(
+        loss=DepthLoss, compares="depths", make=lambda options, scene: DepthLoss(options.depth), needs=("depth",),
+        weighs_pixels=True,
+    ),
+)  # fmt: skip
+# The choices of --loss by their names.
+LOSSES: dict[str, LossChoice] = {choice.loss.kind: choice for choice in _CHOICES}
 
 
 def add_loss_arguments(parser: argparse.ArgumentParser) -> None:
     """--loss, the files that losses compare with or need, and the weights of observations."""
     parser.add_argument(
         "--loss", type=_loss_text, default="pixel", metavar="[X*]LOSS[+[X*]LOSS ...][,LOSS ...]",
-        help="compared quantity: pixel (colours, default), luminance (what compressed films keep at full resolution), matched "
-        "(colours in the look that fits best), perceptual (features of an image network), risp (predictions of a RISP "
-        "network), state, mask (where bodies are), image-tracks (where points of bodies are), depth; several together with a "
-        "plus, each observation counted X times (pixel+2*mask), one after the other with a comma (risp,matched)",
+        help=f"compared quantity: {', '.join(f'{name} ({choice.compares})' for name, choice in LOSSES.items())}; default pixel; "
+        "several together with a plus, each observation counted X times (pixel+2*mask), one after the other with a comma "
+        "(risp,matched)",
     )  # fmt: skip
     files = parser.add_argument_group("files and settings of losses")
     add_observation_arguments(files)
@@ -90,19 +136,19 @@ def check_loss_options(options: argparse.Namespace, *, target_needed: bool) -> N
         target_needed: whether the target's film, or its states, must be given.
     """
     names = losses_of(options)
-    for option, loss in _LOSS_OF_OPTION.items():
-        if getattr(options, option) is not None and loss not in names:
-            name = option.replace("_", "-")
-            raise UserError(f"--{name} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
+    for loss, choice in LOSSES.items():
+        for option in (*choice.needs, *choice.settings):
+            if getattr(options, option) is not None and loss not in names:
+                raise UserError(f"--{option} belongs to --loss {loss}, not to {options.loss}: choose that loss, or leave it out")
     for loss in names:
-        files = _FILE_OPTIONS.get(loss, ())
+        files = LOSSES[loss].needs
         has_files = not files or any(getattr(options, option) is not None for option in files)
         if not has_files and (loss != "state" or target_needed):
             raise UserError(f"--loss {loss} needs {' or '.join(f'--{option} FILE' for option in files)}")
     if "risp" in names and "risp" not in networks_of(options):
         raise UserError("--loss risp needs --network FILE")
     _check_combinations(options, names)
-    needs_film = options.plate is not None or any(LOSSES[loss].needs_film for loss in names)
+    needs_film = options.plate is not None or any(LOSSES[loss].loss.needs_film for loss in names)
     if needs_film and options.video is None and (target_needed or options.plate is not None):
         raise UserError(f"--loss {options.loss} needs the target's film: give --video FILE")
 
@@ -113,7 +159,7 @@ def _check_combinations(options: argparse.Namespace, names: list[str]) -> None:
         raise UserError("--masks and --plate both say where bodies are: leave one out")
     if len(options.tracks or []) > 2:
         raise UserError("--tracks takes a table of tracks, and one of the points on the bodies: give at most these two")
-    if options.pixel_weights is not None and not set(names) & set(_PIXEL_WEIGHTED_LOSSES):
+    if options.pixel_weights is not None and not any(LOSSES[loss].weighs_pixels for loss in names):
         raise UserError(f"--pixel-weights belongs to losses that compare pictures, not to --loss {options.loss}: leave it out")
     for loss, _ in options.noise:
         if loss is None and len(set(names)) > 1:
@@ -154,9 +200,9 @@ def make_losses(options: argparse.Namespace, scene: Any) -> list[Loss]:
     pixel_weights, stages = pixel_weights_of(options, scene), []
     for stage in options.loss.split(","):
         terms = [text.rpartition("*") for text in stage.split("+")]
-        losses = {name: _single_loss(name, options, scene) for *_, name in terms}
+        losses = {name: LOSSES[name].make(options, scene) for *_, name in terms}
         for name, loss in losses.items():
-            if name in _PIXEL_WEIGHTED_LOSSES:
+            if LOSSES[name].weighs_pixels:
                 loss.weights = pixel_weights
         noise = {name or next(iter(losses)): sd for name, sd in options.noise if name in (None, *losses)}
         weights = {name: float(weight) for weight, _, name in terms if weight}
@@ -228,40 +274,32 @@ def networks_of(options: argparse.Namespace) -> dict[str, str]:
     Raises:
         UserError: no loss reads by a network, or it is not clear which loss a file belongs to.
     """
-    losses = [name for name in dict.fromkeys(losses_of(options)) if name in _NETWORK_LOSSES]
+    losses = [name for name in dict.fromkeys(losses_of(options)) if LOSSES[name].reads_by_network]
     arguments = [text.partition("=") for text in options.network or []]
     files = {name: path for name, _, path in arguments if name in losses}
     unnamed = [f"{name}{equals}{path}" for name, equals, path in arguments if name not in losses]
     if unnamed and not losses:
-        raise UserError(f"--network belongs to --loss {' or '.join(_NETWORK_LOSSES)}, not to {options.loss}: leave it out")
+        readers = " or ".join(name for name, choice in LOSSES.items() if choice.reads_by_network)
+        raise UserError(f"--network belongs to --loss {readers}, not to {options.loss}: leave it out")
     if unnamed and (len(losses) > 1 or len(arguments) > 1) or len(files) + len(unnamed) < len(arguments):
         raise UserError(f"--network takes one file for each loss: write {' '.join(f'{name}=FILE' for name in losses)}")
     return files | dict(zip(losses, unnamed, strict=False))
 
 
-def _single_loss(name: str, options: argparse.Namespace, scene: Any) -> Any:
-    """The loss of this name, without weights and noise."""
+def _risp_loss(options: argparse.Namespace, scene: Any) -> RispLoss:
+    """RISP loss with the task of the scene."""
     from risp_torch.risp.task import load_task
 
-    if name == "risp":
-        return RispLoss(networks_of(options)[name], task=load_task(options.scene, scene))
-    if name == "state":
-        return _state_loss(options, scene)
-    if name == "mask":
-        masks, objects = masks_of(options, scene)
-        return MaskLoss(masks, objects=objects, film=film_of(options))
-    if name == "image-tracks":
-        return ImageTracksLoss(*options.tracks)
-    if name == "depth":
-        return DepthLoss(options.depth)
-    if name == "perceptual":
-        return PerceptualLoss(networks_of(options).get(name))
-    if name == "luminance":
-        return LuminanceLoss()
-    return MatchedLoss(_look_of(options)) if name == "matched" else PixelLoss()
+    return RispLoss(networks_of(options)[RispLoss.kind], task=load_task(options.scene, scene))
 
 
-def _state_loss(options: argparse.Namespace, scene: Any) -> Any:
+def _mask_loss(options: argparse.Namespace, scene: Any) -> MaskLoss:
+    """Mask loss with masks from files or from a plate."""
+    masks, objects = masks_of(options, scene)
+    return MaskLoss(masks, objects=objects, film=film_of(options))
+
+
+def _state_loss(options: argparse.Namespace, scene: Any) -> StateLoss:
     """State loss with the state head of the scene's task, or with positions if there is no task or a table is given."""
     import torch
 

@@ -55,7 +55,7 @@ from ti_sim.base.rows import (
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import quaternion_rate_adjoint, rotation_matrix, vec2, vec3, vec4
 from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint
-from ti_sim.contact.law import contact_force, contact_force_adjoint
+from ti_sim.contact.law import contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 
 
@@ -167,8 +167,7 @@ def ground_load_adjoint(
                 )
                 bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
             else:
-                f = contact_force(height, u, contact.x, contact.y, contact.z, contact.w, world.dt)
-                height_bar, u_bar, point_contact_bar = contact_force_adjoint(
+                f, height_bar, u_bar, point_contact_bar = contact_force_adjoint(
                     height, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar
                 )
             arm_bar = u_bar.cross(w) - weight * f.cross(virtual_spin)

@@ -80,13 +80,13 @@ def bristle_force_adjoint(height, u, s, ke, kd, kf, mu, kt, dt, force_bar, new_d
         new_displacement = trial_displacement
         if kt > 0:
             new_displacement = limited_friction_vector(kt * trial_displacement, path, ke, kd, mu) / (kt * fraction)
-        trial_friction_bar, path_bar, law_bar = limited_friction_vector_adjoint(
+        _friction, trial_friction_bar, path_bar, law_bar = limited_friction_vector_adjoint(
             kt * new_displacement + kf * tangential_velocity, path, ke, kd, mu, -vec2(force_bar.x, force_bar.y)
         )
         kt_bar, s_bar = new_displacement.dot(trial_friction_bar), new_displacement_bar + kt * trial_friction_bar
         if kt > 0:
             spring_bar = s_bar / (kt * fraction)
-            trial_spring_bar, path_bar_spring, law_bar_spring = limited_friction_vector_adjoint(
+            _spring_force, trial_spring_bar, path_bar_spring, law_bar_spring = limited_friction_vector_adjoint(
                 kt * trial_displacement, path, ke, kd, mu, spring_bar
             )
             fraction_bar = -kt * new_displacement.dot(spring_bar)

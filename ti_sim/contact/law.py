@@ -80,10 +80,8 @@ def path_average_derivatives(depth, travel):
 @ti.func
 def separating_depth(speed, ke, kd):
     """Depth at which the force on a separating point is zero: kd u_n / ke [m]; huge without stiffness."""
-    depth = 0.0
-    if speed > 0 and kd > 0:
-        depth = kd * speed / ti.max(ke, 1e-30)
-    return depth
+    # No branch: a resting point changes the sign of its speed at random. The quotient is the same for all points of a body.
+    return ti.min(kd / ti.max(ke, 1e-30), 1e30) * ti.max(speed, 0.0)
 
 
 @ti.func
@@ -107,14 +105,12 @@ def contact_path(height, speed, ke, kd, dt):
 @ti.func
 def contact_path_adjoint(speed, ke, kd, dt, path_bar):
     """Adjoint of ``contact_path``: (height_bar, speed_bar, ke_bar, kd_bar)."""
-    speed_bar, ke_bar, kd_bar = -dt * path_bar[1] - path_bar[2], 0.0, 0.0
-    if speed >= 0:
-        speed_bar = dt * path_bar[1]
-        if ke > 0:
-            by_depth = path_bar[0] / ke
-            speed_bar -= kd * by_depth
-            ke_bar = separating_depth(speed, ke, kd) * by_depth
-            kd_bar = -speed * by_depth
+    inverse_ke = 0.0
+    if ke > 0:
+        inverse_ke = 1 / ke
+    by_depth = ti.select(speed >= 0, inverse_ke * path_bar[0], 0.0)
+    speed_bar = ti.select(speed >= 0, dt * path_bar[1], -dt * path_bar[1] - path_bar[2]) - kd * by_depth
+    ke_bar, kd_bar = separating_depth(speed, ke, kd) * by_depth, -speed * by_depth
     return -path_bar[0], speed_bar, ke_bar, kd_bar
 
 
@@ -215,8 +211,8 @@ def limited_friction_vector(force, path, ke, kd, mu):
 
 @ti.func
 def limited_friction_vector_adjoint(force, path, ke, kd, mu, result_bar):
-    """Adjoint of ``limited_friction_vector``: (force_bar, adjoint of the path, vec3 of the adjoints of ke, kd, mu)."""
-    force_bar, path_bar, law_bar = result_bar, vec3(0.0), vec3(0.0)
+    """Adjoint of ``limited_friction_vector``: (its value, force_bar, path_bar, vec3 of the adjoints of ke, kd, mu)."""
+    limited_force, force_bar, path_bar, law_bar = force, result_bar, vec3(0.0), vec3(0.0)
     if not sticks_throughout(force, path, ke, kd, mu):
         length = force.norm()
         value, by_trial_force, by_path, by_law = limited_friction(length, path, ke, kd, mu)
@@ -224,10 +220,11 @@ def limited_friction_vector_adjoint(force, path, ke, kd, mu, result_bar):
         if length > 0:
             inverse = 1 / length
             scale, direction = value * inverse, inverse * force
+            limited_force = scale * force
             value_bar = direction.dot(result_bar)
             force_bar = scale * result_bar + (by_trial_force - scale) * value_bar * direction
             path_bar, law_bar = value_bar * by_path, value_bar * by_law
-    return force_bar, path_bar, law_bar
+    return limited_force, force_bar, path_bar, law_bar
 
 
 @ti.func
@@ -257,15 +254,17 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
 
 @ti.func
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
-    """Adjoint of ``contact_force``: (height_bar, u_bar, contact_bar), see ``contact_force_along_adjoint``."""
-    height_bar, u_bar, contact_bar = 0.0, vec3(0.0), vec4(0.0)
+    """Adjoint of ``contact_force``: (the force, height_bar, u_bar, contact_bar), see ``contact_force_along_adjoint``."""
+    force, height_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
     path = contact_path(height, u.z, ke, kd, dt)
     if path[0] > -path[1]:
         tangential_velocity = vec2(u.x, u.y)
         friction_bar = -vec2(force_bar.x, force_bar.y)
-        trial_force_bar, path_bar, law_bar = limited_friction_vector_adjoint(
+        friction, trial_force_bar, path_bar, law_bar = limited_friction_vector_adjoint(
             kf * tangential_velocity, path, ke, kd, mu, friction_bar
         )
+        normal_magnitude, _fraction = normal_force(path, ke, kd)
+        force = vec3(-friction.x, -friction.y, normal_magnitude)
         path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.z, 0.0)
         height_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(u.z, ke, kd, dt, path_bar + path_bar_normal)
         contact_bar = vec4(
@@ -275,7 +274,7 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
             law_bar[2],
         )
         u_bar = vec3(kf * trial_force_bar.x, kf * trial_force_bar.y, speed_bar)
-    return height_bar, u_bar, contact_bar
+    return force, height_bar, u_bar, contact_bar
 
 
 @ti.func
@@ -312,7 +311,7 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     normal_magnitude, fraction = normal_force(path, ke, kd)
     if fraction > 0:
         tangential_velocity = u - speed * normal
-        trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
+        _friction, trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
             kf * tangential_velocity, path, ke, kd, mu, -force_bar
         )
         path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)

@@ -35,7 +35,7 @@ def ground_forces_adjoint(
     for b, p in ti.ndrange(force_bar.shape[0], force_bar.shape[1]):
         if can_touch_ground(arrays, p):
             contact = load_vec4(arrays.particle_contact, b, p, 0)
-            height_bar, u_bar, contact_bar = contact_force_adjoint(
+            _force, height_bar, u_bar, contact_bar = contact_force_adjoint(
                 arrays.particle_q0[b, p, 2] - ground, load_vec3(arrays.particle_qd0, b, p, 0), contact.x, contact.y, contact.z,
                 contact.w, dt, load_vec3(force_bar, b, p, 0),
             )  # fmt: skip

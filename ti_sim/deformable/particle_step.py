@@ -187,7 +187,7 @@ def move_particle_adjoint(
             for k in ti.static(range(3)):
                 bars.load[b, frame, load_row, k] = bars.load[b, frame, load_row, k] + force_bar[k]
         if arrays.particle_table[p, GROUND_CONTACT] == 1 and x.z - ground < dt * ti.abs(v.z):
-            height_bar, u_bar, contact_bar = contact_force_adjoint(
+            _force, height_bar, u_bar, contact_bar = contact_force_adjoint(
                 x.z - ground, v, arrays.particle_contact[b, p, CONTACT_LAW.ke], arrays.particle_contact[b, p, CONTACT_LAW.kd],
                 arrays.particle_contact[b, p, CONTACT_LAW.kf], arrays.particle_contact[b, p, CONTACT_LAW.mu], dt, force_bar,
             )  # fmt: skip

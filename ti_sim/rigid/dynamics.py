@@ -322,8 +322,7 @@ def point_load_adjoint(rigid: ti.template(), height, u, s, arm, weight, contact,
             height, u, s, ke, kd, kf, mu, kt, rigid.dt, weight * f_bar, new_displacement_bar
         )
     else:
-        f = point_force(height, u, contact, rigid.dt)
-        height_bar, u_bar, law_bar = contact_force_adjoint(
+        f, height_bar, u_bar, law_bar = contact_force_adjoint(
             height, u, contact[0], contact[1], contact[2], contact[3], rigid.dt, weight * f_bar
         )
     for k in ti.static(range(4)):

@@ -287,8 +287,8 @@ def advance(
         )  # fmt: skip
         executed_steps += count
         if not store_all:
-            if executed_steps % store_every == 0:
-                copy_slot(segment_states, count, states, executed_steps // store_every)
+            if executed_steps % store_every == 0 or executed_steps == steps:
+                copy_slot(segment_states, count, states, -(-executed_steps // store_every))
             copy_slot(segment_states, count, segment_states, 0)
 
 

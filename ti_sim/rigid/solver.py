@@ -111,7 +111,8 @@ class RigidSolver(Solver):
         """``rollout`` of checked arguments."""
         b, n, steps = inputs.world_count, self.model.body_count, frames * self.settings.substeps
         like, interval = inputs.body_mass, storage_interval(adjoint, steps, last=True)
-        states = empty_in_same_library(like, (b, steps // interval + 1, n, STATE.size))
+        slots = -(-steps // interval) + 1  # the last state has a slot, too, after a whole segment or not
+        states = empty_in_same_library(like, (b, slots, n, STATE.size))
         body_q = zeros_in_same_library(like, (b, frames + 1, n, 7))
         body_qd = zeros_in_same_library(like, (b, frames + 1, n, 6))
         diverged = ints_in_same_library(like, np.full((b, n), -1))
@@ -119,13 +120,13 @@ class RigidSolver(Solver):
             initialise_state(*views(inputs.body_q0, inputs.body_qd0, inputs.body_inertia, states, body_q, body_qd))
         else:
             _write_continued_state(inputs, states, body_q, body_qd)
-        bristles = self._bristles(like, b, steps // interval + 1, inputs.contact_bristle0)
+        bristles = self._bristles(like, b, slots, inputs.contact_bristle0)
         rigid = self._kernel_arrays(inputs, bristles, first_frame)
         self._advance(rigid, states, 0, states, interval, FrameArrays(body_q, body_qd, diverged, 1), 0, steps)
         left_region = to_numpy(diverged) >= LEFT_REGION
         if left_region.any():
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left_region)
-        last_arrays = self._last_arrays(inputs, states, bristles, interval, diverged, first_frame, steps)
+        last_arrays = self._last_arrays(states, bristles, diverged)
         stored_states = None if adjoint is None else states
         stored_bristles = bristles.stored if adjoint is not None and self.model.has_bristles else None
         stored_arrays = stored_states, stored_bristles
@@ -135,25 +136,10 @@ class RigidSolver(Solver):
         mark_diverged_frames(result.frame_arrays, to_numpy(diverged), self.settings.substeps)
         return result
 
-    def _last_arrays(
-        self, inputs: RigidInputs, states: Array, bristles: BristleArrays, interval: int, diverged: Array, first_frame: int,
-        steps: int,
-    ) -> tuple[Array, ...]:  # fmt: skip
-        """``RigidRollout.last_arrays``; NaN for bodies that diverged. Repeats the steps after the last checkpoint."""
-        row, remainder = divmod(steps, interval)
-        if remainder:
-            like, b, n = inputs.body_mass, inputs.world_count, self.model.body_count
-            last_segment = empty_in_same_library(like, (b, 2, n, STATE.size))
-            no_frames = zeros_in_same_library(like, (b, 1, n, 7))
-            if self.model.has_bristles:
-                initial = section(bristles.stored, (slice(None), row))
-                bristles = self._bristles(like, b, 2, initial)
-            rigid = self._kernel_arrays(inputs, bristles, first_frame)
-            frames_without_output = FrameArrays(no_frames, no_frames, diverged, 0)
-            self._advance(rigid, states, row, last_segment, remainder, frames_without_output, row * interval, remainder)
-            states, row = last_segment, 1
-        momentum = section(states, (slice(None), row, slice(None), MOMENTUM))
-        last_arrays = (momentum, section(bristles.stored, (slice(None), row))) if self.model.has_bristles else (momentum,)
+    def _last_arrays(self, states: Array, bristles: BristleArrays, diverged: Array) -> tuple[Array, ...]:
+        """``RigidRollout.last_arrays``, from the last slots; NaN for bodies that diverged."""
+        momentum = section(states, (slice(None), -1, slice(None), MOMENTUM))
+        last_arrays = (momentum, section(bristles.stored, (slice(None), -1))) if self.model.has_bristles else (momentum,)
         for world, body in np.argwhere(to_numpy(diverged) >= 0).tolist():
             first, stop = self.model.point_start[body : body + 2].tolist()
             for array, entries in zip(last_arrays, (body, slice(first, stop)), strict=False):

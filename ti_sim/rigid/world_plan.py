@@ -64,8 +64,8 @@ def advance(
     """Advance every body of every world by ``steps`` steps.
 
     Reads source [B, S, N, 13] at source_slot, the inputs (see ``RigidInputs``), the contact points and the force table (see
-    ``RigidModel``). Writes states [B, slots, N, 13] to slots 0, 1, ... at the start and after every ``store_every`` steps, the
-    displacements of bristles to the same slots, the frames in the segment, and diverged_step [B, N] (first step with a
+    ``RigidModel``). Writes states [B, slots, N, 13] to slots 0, 1, ... at the start, after every ``store_every`` steps and at the
+    end, the displacements of bristles to the same slots, the frames in the segment, and diverged_step [B, N] (first step with a
     ``divergence_code``, else -1). The displacements begin with those in ``rigid.bristles.current``. Wrenches and drag are read
     only if ``has_wrenches``. Hand-written adjoint: ``advance_adjoint``.
     """
@@ -85,7 +85,7 @@ def advance(
                 executed_steps += 1
                 steps_until_store -= 1
                 steps_until_frame -= 1
-                if steps_until_store == 0:
+                if steps_until_store == 0 or executed_steps == steps:
                     steps_until_store = store_every
                     slot += 1
                     store_state(states, b, slot, n, state)

@@ -509,7 +509,7 @@ def test_true_states_from_the_command_line(folder: Path) -> None:
     [
         (["--loss", "risp"], "--loss risp needs --network FILE"),
         (["--loss", "state"], "--loss state needs --states FILE"),
-        (["--network", "net.safetensors"], "--network belongs to --loss risp or perceptual, not to pixel"),
+        (["--network", "net.safetensors"], "--network belongs to --loss perceptual or risp, not to pixel"),
         (["--loss", "risp", "--network", "net.safetensors", "--states", "states.npz"], "--states belongs to --loss state"),
         (["--loss", "risp", "--network", "net.safetensors", "--solver", "decay=false"], "--solver decay belongs to"),
         (["--search", "wide", "--solver", "keep=0.5:1"], "--solver keep belongs to --search adam"),
