@@ -293,7 +293,8 @@ def _draw(
     tiles, occupied = bin_faces(
         faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=max_sigma, centres=centres
     )
-    state_size = max(occupied, 1) * tiles.side**2 * (DIBR_STATE_SIZE if nearest_only else STATE_SIZE)
-    pixel_state = empty_in_same_library(faces.screen, (state_size,))
+    rows = max(occupied, 1) * tiles.side
+    shape = (rows * tiles.side * DIBR_STATE_SIZE,) if nearest_only else (rows, STATE_SIZE, tiles.side)
+    pixel_state = empty_in_same_library(faces.screen, shape)
     (rasterise_dibr if nearest_only else rasterise)(faces, tiles, pixel_state, pictures)
     return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only)

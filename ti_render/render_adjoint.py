@@ -12,7 +12,6 @@ from ti_render.inputs import RenderInputs, contiguous, present_inputs
 from ti_render.raster.antialias import average_samples_adjoint
 from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
 from ti_render.raster.row_sums import add_row_sums, add_tile_sums
-from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_adjoint
@@ -114,7 +113,7 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
     if layer.nearest_only:
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
-    pixel_bar = empty_in_same_library(pictures_bar, (layer.pixel_state.shape[0] // STATE_SIZE * PIXEL_BAR_SIZE,))
+    pixel_bar = empty_in_same_library(pictures_bar, (layer.occupied * layer.tiles.side**2 * PIXEL_BAR_SIZE,))
     rasterise_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars)
 
 

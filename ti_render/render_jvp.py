@@ -15,7 +15,6 @@ from ti_render.geometry.project import project_jvp
 from ti_render.inputs import COLUMN_FLAGS, contiguous, present_inputs
 from ti_render.raster.antialias import average_samples_jvp
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
-from ti_render.raster.softras import STATE_SIZE
 from ti_render.raster.softras_jvp import rasterise_jvp
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_jvp
@@ -174,7 +173,7 @@ def _add_face_tangents(
     if layer.nearest_only:
         rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, pictures_dot)
         return
-    pixel_dot = empty_in_same_library(like, (layer.pixel_state.shape[0] // STATE_SIZE * columns * 4,))
+    pixel_dot = empty_in_same_library(like, (layer.occupied * layer.tiles.side**2 * columns * 4,))
     rasterise_jvp(layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, pictures_dot)
 
 

@@ -30,6 +30,7 @@ from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.shading.surface import face_attributes, surface_colour
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
 
 # Columns of pixel_state: zmin, S, sum (after the pass: C_in), and the sums of ``coverage`` over front and back faces.
 MIN_DEPTH, WEIGHT, COLOUR, FRONT, BACK = 0, 1, 2, 5, 6
@@ -37,28 +38,44 @@ STATE_SIZE = 7
 
 
 @ti.func
-def _blend(pixel_state: ti.template(), i, probability, z, tail_exponent, colour, inverse_temperature):
+def depth_advantage(pixel_state: ti.template(), pixel: ti.template(), z):
+    """zmin - z of a pixel [m]."""
+    return pixel_state[pixel.row, MIN_DEPTH, pixel.column] - z
+
+
+@ti.func
+def _blend(pixel_state: ti.template(), pixel: ti.template(), probability, z, tail_exponent, colour, inverse_temperature):
     """Add a fragment to a pixel's running softmax; a nearer one than all before rescales the sums."""
-    exponent = (pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * inverse_temperature - tail_exponent
+    row, x = pixel.row, pixel.column
+    exponent = depth_advantage(pixel_state, pixel, z) * inverse_temperature - tail_exponent
     if exponent > 0:
         scale = 0.0
         if -exponent > ti.static(min_exponent()):
             scale = ti.exp(-exponent)
-        pixel_state[i * STATE_SIZE + MIN_DEPTH] = z + tail_exponent / inverse_temperature
-        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] * scale + probability
+        pixel_state[row, MIN_DEPTH, x] = z + tail_exponent / inverse_temperature
+        pixel_state[row, WEIGHT, x] = pixel_state[row, WEIGHT, x] * scale + probability
         for k in ti.static(range(3)):
-            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] * scale + probability * colour[k]
+            pixel_state[row, COLOUR + k, x] = pixel_state[row, COLOUR + k, x] * scale + probability * colour[k]
     else:
         weight = probability * ti.exp(exponent)
-        pixel_state[i * STATE_SIZE + WEIGHT] = pixel_state[i * STATE_SIZE + WEIGHT] + weight
+        pixel_state[row, WEIGHT, x] = pixel_state[row, WEIGHT, x] + weight
         for k in ti.static(range(3)):
-            pixel_state[i * STATE_SIZE + COLOUR + k] = pixel_state[i * STATE_SIZE + COLOUR + k] + weight * colour[k]
+            pixel_state[row, COLOUR + k, x] = pixel_state[row, COLOUR + k, x] + weight * colour[k]
 
 
 @ti.func
-def pixel_alpha(pixel_state: ti.template(), i):
+def inner_colour(pixel_state: ti.template(), pixel: ti.template()):
+    """C_in of a pixel, after all of its faces."""
+    return vec3(
+        pixel_state[pixel.row, COLOUR, pixel.column], pixel_state[pixel.row, COLOUR + 1, pixel.column],
+        pixel_state[pixel.row, COLOUR + 2, pixel.column],
+    )  # fmt: skip
+
+
+@ti.func
+def pixel_alpha(pixel_state: ti.template(), pixel: ti.template()):
     """A of a pixel, after all of its faces."""
-    return union_coverage(pixel_state[i * STATE_SIZE + FRONT], pixel_state[i * STATE_SIZE + BACK])
+    return union_coverage(pixel_state[pixel.row, FRONT, pixel.column], pixel_state[pixel.row, BACK, pixel.column])
 
 
 @bundle
@@ -84,13 +101,13 @@ class Blending(TilePass):
         """Start the softmax with the backdrop."""
         inverse_depth = inverse_ground_depth(self.faces, tile.image, pixel.centre)
         depth, e_ground, e_background = backdrop_weights(self.faces, inverse_depth, tile.inverse_temperature, 0)
-        weight, i = e_ground + e_background, pixel.index
-        self.pixel_state[i * STATE_SIZE + MIN_DEPTH] = depth
-        self.pixel_state[i * STATE_SIZE + WEIGHT] = weight
-        self.pixel_state[i * STATE_SIZE + FRONT] = 0.0
-        self.pixel_state[i * STATE_SIZE + BACK] = 0.0
+        weight = e_ground + e_background
+        self.pixel_state[pixel.row, MIN_DEPTH, pixel.column] = depth
+        self.pixel_state[pixel.row, WEIGHT, pixel.column] = weight
+        self.pixel_state[pixel.row, FRONT, pixel.column] = 0.0
+        self.pixel_state[pixel.row, BACK, pixel.column] = 0.0
         for k in ti.static(range(3)):
-            self.pixel_state[i * STATE_SIZE + COLOUR + k] = weight * self.pictures[tile.image, pixel.y, pixel.x, k]
+            self.pixel_state[pixel.row, COLOUR + k, pixel.column] = weight * self.pictures[tile.image, pixel.y, pixel.x, k]
 
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
@@ -107,45 +124,47 @@ class Blending(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Add the coverage and the colour of a fragment."""
-        i, p, state, side_column = pixel.index, pixel.centre, face.state, face.state.side_column
+        p, state, side_column = pixel.centre, face.state, face.state.side_column
         fragment = fragment_at(p, face.triangle, tile.radius, tile.inverse_sigma)
         coverage = face.fade * face_coverage(p, face.triangle, fragment.distances, face.code, tile.radius)
         if coverage != 0:
-            self.pixel_state[i * STATE_SIZE + side_column] = self.pixel_state[i * STATE_SIZE + side_column] + coverage
+            row, x = pixel.row, pixel.column
+            self.pixel_state[row, side_column, x] = self.pixel_state[row, side_column, x] + coverage
         probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
             # A face so far behind that its softmax weight is zero contributes coverage and no colour.
-            if (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - state.min_depth) * tile.inverse_temperature > ti.static(
+            if depth_advantage(self.pixel_state, pixel, state.min_depth) * tile.inverse_temperature > ti.static(
                 min_exponent()
             ):
                 b, _edge_average = mixed_barycentrics(
                     p, face.triangle, fragment.barycentrics, state.steepness, tile.inverse_sigma
                 )
                 r, z = perspective(b, face.triangle.inverse_depths)
-                exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
+                exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
                 if exponent > ti.static(min_exponent()):
                     colour = surface_colour(self.faces, state.attributes, tile.image, r, z)
-                    _blend(self.pixel_state, i, probability, z, fragment.tail_exponent, colour, tile.inverse_temperature)
+                    _blend(self.pixel_state, pixel, probability, z, fragment.tail_exponent, colour, tile.inverse_temperature)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
         """C_in, and the pixel of the picture."""
-        i, m, x, y = pixel.index, tile.image, pixel.x, pixel.y
-        alpha = pixel_alpha(self.pixel_state, i)
+        m, x, y = tile.image, pixel.x, pixel.y
+        alpha = pixel_alpha(self.pixel_state, pixel)
         face_weight = alpha
         if self.faces.softmax_only == 1:
             face_weight = 1.0
-        inverse_weight = 1.0 / self.pixel_state[i * STATE_SIZE + WEIGHT]
+        inverse_weight = 1.0 / self.pixel_state[pixel.row, WEIGHT, pixel.column]
         for k in ti.static(range(3)):
-            c_in = self.pixel_state[i * STATE_SIZE + COLOUR + k] * inverse_weight
-            self.pixel_state[i * STATE_SIZE + COLOUR + k] = c_in
+            c_in = self.pixel_state[pixel.row, COLOUR + k, pixel.column] * inverse_weight
+            self.pixel_state[pixel.row, COLOUR + k, pixel.column] = c_in
             self.pictures[m, y, x, k] = face_weight * c_in + (1.0 - face_weight) * self.pictures[m, y, x, k]
         self.pictures[m, y, x, 3] = alpha
 
 
 @kernel
 def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
-    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Also writes pixel_state [occupied side^2 7].
+    """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Also writes pixel_state
+    [occupied side, 7, side or more]: a row for each row of pixels of a tile that has faces.
 
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """

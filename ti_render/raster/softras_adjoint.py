@@ -17,7 +17,7 @@ from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, 
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
 from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fragment_at, perspective, vec2
-from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.rows import get3
@@ -34,18 +34,20 @@ PIXEL_BAR_SIZE = 5
 
 
 @ti.func
-def _split_pixel_adjoint(pixel_state: ti.template(), pixel_bar: ti.template(), i, c_back, colour_bar, alpha_bar, strict):
+def _split_pixel_adjoint(
+    pixel_state: ti.template(), pixel_bar: ti.template(), pixel: ti.template(), c_back, colour_bar, alpha_bar, strict
+):
     """Split a pixel's adjoint: writes Cin_bar and the adjoints of the sums of ``coverage``, returns Cin_bar and C_back_bar."""
-    alpha = pixel_alpha(pixel_state, i)
+    i, alpha = pixel.index, pixel_alpha(pixel_state, pixel)
     c_in_bar, c_back_bar, coverage_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
-        coverage_bar += colour_bar.dot(get3(pixel_state, i * STATE_SIZE + COLOUR) - c_back)
+        coverage_bar += colour_bar.dot(inner_colour(pixel_state, pixel) - c_back)
         c_in_bar = colour_bar * alpha
         c_back_bar = colour_bar * (1.0 - alpha)
     for k in ti.static(range(3)):
         pixel_bar[i * PIXEL_BAR_SIZE + COLOUR_BAR + k] = c_in_bar[k]
     front_derivative, back_derivative = union_coverage_gradient(
-        pixel_state[i * STATE_SIZE + FRONT], pixel_state[i * STATE_SIZE + BACK]
+        pixel_state[pixel.row, FRONT, pixel.column], pixel_state[pixel.row, BACK, pixel.column]
     )
     pixel_bar[i * PIXEL_BAR_SIZE + FRONT_BAR] = coverage_bar * front_derivative
     pixel_bar[i * PIXEL_BAR_SIZE + BACK_BAR] = coverage_bar * back_derivative
@@ -132,7 +134,7 @@ class BlendingAdjoint(TilePass):
             c_back = vec3(self.backdrop_bar[m, y, x, 0], self.backdrop_bar[m, y, x, 1], self.backdrop_bar[m, y, x, 2])
             alpha_bar = self.pictures_bar[m, y, x, 3]
             c_in_bar, direct_c_back_bar = _split_pixel_adjoint(
-                self.pixel_state, self.pixel_bar, pixel.index, c_back, c_back_bar, alpha_bar, self.faces.softmax_only
+                self.pixel_state, self.pixel_bar, pixel, c_back, c_back_bar, alpha_bar, self.faces.softmax_only
             )
             c_back_bar = direct_c_back_bar + self.backdrop_adjoint(tile, pixel, c_back, c_in_bar)
         for k in ti.static(range(3)):
@@ -141,20 +143,20 @@ class BlendingAdjoint(TilePass):
     @ti.func
     def backdrop_adjoint(self, tile: ti.template(), pixel: ti.template(), c_back, c_in_bar):
         """Adjoint of the backdrop's term in the softmax: returns that of its colour."""
-        faces, sums, i, beta = self.faces, tile.state, pixel.index, tile.inverse_temperature
+        faces, sums, beta = self.faces, tile.state, tile.inverse_temperature
         c_back_bar, inverse_depth = vec3(0), inverse_ground_depth(faces, tile.image, pixel.centre)
         depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
-        exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * beta
+        exponent = depth_advantage(self.pixel_state, pixel, depth) * beta
         if exponent > ti.static(min_exponent()):
-            weight = ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+            weight = ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
             c_back_bar = c_in_bar * (weight * (e_ground + e_background))
-            log_weight_bar = weight * c_in_bar.dot(c_back - get3(self.pixel_state, i * STATE_SIZE + COLOUR))
+            log_weight_bar = weight * c_in_bar.dot(c_back - inner_colour(self.pixel_state, pixel))
             sums.beta_bar += (
-                log_weight_bar * e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth)
+                log_weight_bar * e_background * depth_advantage(self.pixel_state, pixel, faces.background_depth)
             )
             if e_ground > 0:
                 z = 1.0 / inverse_depth
-                sums.beta_bar += log_weight_bar * e_ground * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z)
+                sums.beta_bar += log_weight_bar * e_ground * depth_advantage(self.pixel_state, pixel, z)
                 inverse_depth_bar = log_weight_bar * e_ground * beta * z * z
                 sums.plane_bar += vec3(pixel.centre[0], pixel.centre[1], 1.0) * inverse_depth_bar
                 if faces.flags[FLAG.distorted] == 1:
@@ -199,12 +201,12 @@ class BlendingAdjoint(TilePass):
             log_probability_bar = 0.0
             mixed, edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, sums.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
+            exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
             if exponent > ti.static(min_exponent()):
-                weight = probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                weight = probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
                 c_in_bar = get3(self.pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
                 if weight > 0 and (c_in_bar[0] != 0 or c_in_bar[1] != 0 or c_in_bar[2] != 0):
-                    log_weight_bar, b_bar = self.colour_adjoint(tile, face, i, r, z, c_in_bar, weight)
+                    log_weight_bar, b_bar = self.colour_adjoint(tile, face, pixel, r, z, c_in_bar, weight)
                     log_probability_bar += log_weight_bar
                     sums.depths_bar -= b_bar * mixed * triangle.inverse_depths
                     a0_term, a1_term, a2_term = barycentrics_adjoint(p, triangle, fragment, b_bar * (1.0 - sums.steepness))
@@ -238,12 +240,12 @@ class BlendingAdjoint(TilePass):
                 self.bars.centres[tile.image, pixel.y, pixel.x, k] -= a0_bar[k] + a1_bar[k] + a2_bar[k]
 
     @ti.func
-    def colour_adjoint(self, tile: ti.template(), face: ti.template(), i, r, z, c_in_bar, weight):
+    def colour_adjoint(self, tile: ti.template(), face: ti.template(), pixel: ti.template(), r, z, c_in_bar, weight):
         """Adjoint of a fragment's colour and of its weight in the softmax: returns those of log D_j and of the barycentrics."""
         faces, sums, m = self.faces, face.state, tile.image
         colour = surface_colour(faces, sums.attributes, m, r, z)
-        log_weight_bar = weight * c_in_bar.dot(colour - get3(self.pixel_state, i * STATE_SIZE + COLOUR))
-        tile.state.beta_bar += log_weight_bar * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z)
+        log_weight_bar = weight * c_in_bar.dot(colour - inner_colour(self.pixel_state, pixel))
+        tile.state.beta_bar += log_weight_bar * depth_advantage(self.pixel_state, pixel, z)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
             faces, self.bars, tile.slot, sums.attributes, m, r, c_in_bar * weight
         )

@@ -18,7 +18,7 @@ from ti_render.raster.coverage import face_coverage, face_coverage_gradient, uni
 from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
 from ti_render.raster.fragment import distance_gradient, fragment_at, perspective, vec2
 from ti_render.raster.fragment_tangent import barycentrics_tangent
-from ti_render.raster.softras import BACK, COLOUR, FRONT, MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_render.rows import add_to3, get3, put3
@@ -138,22 +138,22 @@ class BlendingTangents(TilePass):
         columns, beta = tile.state.columns, tile.inverse_temperature
         inverse_depth = inverse_ground_depth(faces, m, p)
         depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
-        face_weight = pixel_alpha(self.pixel_state, i)
+        face_weight = pixel_alpha(self.pixel_state, pixel)
         if faces.softmax_only == 1:
             face_weight = 1.0
-        weight, exponent = 0.0, (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - depth) * beta
+        weight, exponent = 0.0, depth_advantage(self.pixel_state, pixel, depth) * beta
         if exponent > ti.static(min_exponent()):
-            weight = ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
-        colour_difference = self.backdrop_colour(m, pixel) - get3(self.pixel_state, i * STATE_SIZE + COLOUR)
+            weight = ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
+        colour_difference = self.backdrop_colour(m, pixel) - inner_colour(self.pixel_state, pixel)
         for c in range(columns):
             row = m * columns + c
             beta_dot = inverse_temperature_tangent(faces, dots, m, row, beta)
-            log_weight_dot = e_background * (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - faces.background_depth) * beta_dot
+            log_weight_dot = e_background * depth_advantage(self.pixel_state, pixel, faces.background_depth) * beta_dot
             if e_ground > 0:
                 z = 1.0 / inverse_depth
                 p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
                 z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, p, p_dot)
-                log_weight_dot += e_ground * ((self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * beta_dot - beta * z_dot)
+                log_weight_dot += e_ground * (depth_advantage(self.pixel_state, pixel, z) * beta_dot - beta * z_dot)
             for k in ti.static(range(3)):
                 self.pixel_dot[4 * (i * columns + c) + k] = (
                     self.pictures_dot[m, c, pixel.y, pixel.x, k]
@@ -182,9 +182,9 @@ class BlendingTangents(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Add a fragment's contribution to the tangents of the pixel to pixel_dot."""
-        i, p, m, triangle, state = pixel.index, pixel.centre, tile.image, face.triangle, face.state
+        p, m, triangle, state = pixel.centre, tile.image, face.triangle, face.state
         fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
-        c_in = get3(self.pixel_state, i * STATE_SIZE + COLOUR)
+        c_in = inner_colour(self.pixel_state, pixel)
         if tile.state.any_moving == 1 and face.fade > 0 and ti.abs(face.code) & 7 != 0:
             colour_difference = vec3(0)
             if self.faces.softmax_only == 0:
@@ -194,14 +194,14 @@ class BlendingTangents(TilePass):
         if probability > MIN_PROBABILITY:
             mixed, edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, state.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
+            exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
             weight = 0.0
             face_weight = 1.0
             if self.faces.softmax_only == 0:
-                face_weight = pixel_alpha(self.pixel_state, i)
+                face_weight = pixel_alpha(self.pixel_state, pixel)
             colour_difference = vec3(0)
             if exponent > ti.static(min_exponent()):
-                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
                 if weight > 0 and tile.state.any_moving == 1:
                     colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
             gradient, boundary_barycentrics = distance_gradient(p, triangle, fragment, tile.inverse_sigma)
@@ -243,18 +243,19 @@ class BlendingTangents(TilePass):
                 surface_columns(
                     self.faces, self.dots, self.work, offsets.scratch_offset, offsets.face_offset, state.attributes, m, r
                 )
-            self.add_colour(tile, i, z, weight, colour_difference)
+            self.add_colour(tile, pixel, z, weight, colour_difference)
 
     @ti.func
-    def add_colour(self, tile: ti.template(), i, z, weight, colour_difference):
-        """Add the contribution of a fragment's colour and weight to the tangents of pixel i to pixel_dot."""
+    def add_colour(self, tile: ti.template(), pixel: ti.template(), z, weight, colour_difference):
+        """Add the contribution of a fragment's colour and weight to the tangents of a pixel to pixel_dot."""
+        i = pixel.index
         work, m, beta, columns = self.work, tile.image, tile.inverse_temperature, tile.state.columns
         for c in range(columns):
             offset, result = tile.state.scratch_offset + c * SCRATCH.size, vec3(0)
             if work.column_flags[c] & MOVING_COLUMN != 0:
                 beta_dot = inverse_temperature_tangent(self.faces, self.dots, m, m * columns + c, beta)
                 log_weight_dot = work.scratch[offset + SCRATCH.log_probability_dot] - beta * work.scratch[offset + SCRATCH.z_dot]
-                log_weight_dot += (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * beta_dot
+                log_weight_dot += depth_advantage(self.pixel_state, pixel, z) * beta_dot
                 result = weight * log_weight_dot * colour_difference
             if work.column_flags[c] != 0:
                 if weight > 0:
@@ -266,7 +267,7 @@ class BlendingTangents(TilePass):
         """Add a face's contribution to the coverage's tangent to pixel_dot; ``colour_difference`` is d(colour) / d(coverage)."""
         i, p, triangle, code = pixel.index, pixel.centre, face.triangle, face.code
         front_derivative, back_derivative = union_coverage_gradient(
-            self.pixel_state[i * STATE_SIZE + FRONT], self.pixel_state[i * STATE_SIZE + BACK]
+            self.pixel_state[pixel.row, FRONT, pixel.column], self.pixel_state[pixel.row, BACK, pixel.column]
         )
         if (code > 0 and front_derivative > 0) or (code < 0 and back_derivative > 0):
             columns = tile.state.columns

@@ -80,12 +80,15 @@ class Pixel:
     Attributes:
         x, y: column and row in the picture.
         index: number of the pixel in arrays that exist for the tiles with faces: slot side^2 + row side + column in the tile.
+        row, column: slot side + row in the tile, and column in the tile.
         centre: screen position of its centre.
     """
 
     x: Any
     y: Any
     index: Any
+    row: Any
+    column: Any
     centre: Any
 
 
@@ -172,8 +175,8 @@ def _face(faces: ti.template(), m, f):
 @ti.func
 def _pixel(faces: ti.template(), tile: ti.template(), x, y):
     centre = pixel_centre(faces, tile.image, x, y, tile.width, tile.height)
-    index = tile.slot * tile.side * tile.side + (y - tile.y0) * tile.side + x - tile.x0
-    return Pixel(x, y, index, centre)
+    row, column = tile.slot * tile.side + y - tile.y0, x - tile.x0
+    return Pixel(x, y, row * tile.side + column, row, column, centre)
 
 
 @ti.func

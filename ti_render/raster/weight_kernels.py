@@ -6,7 +6,7 @@ from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import min_exponent
 from ti_render.raster.edge_on import face_steepness, mixed_barycentrics
 from ti_render.raster.fragment import fragment_at, perspective
-from ti_render.raster.softras import MIN_DEPTH, STATE_SIZE, WEIGHT, pixel_alpha
+from ti_render.raster.softras import WEIGHT, depth_advantage, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
 from ti_sim.base.bundles import bundle, kernel
@@ -55,18 +55,18 @@ class WeightPass(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Count or write a fragment."""
-        i, p, triangle = pixel.index, pixel.centre, face.triangle
+        p, triangle = pixel.centre, face.triangle
         fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
         probability = fragment.sigmoid * face.fade
         if probability > MIN_PROBABILITY:
             b, _edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, face.state.steepness, tile.inverse_sigma)
             r, z = perspective(b, triangle.inverse_depths)
-            exponent = (self.pixel_state[i * STATE_SIZE + MIN_DEPTH] - z) * tile.inverse_temperature - fragment.tail_exponent
+            exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
             if exponent > ti.static(min_exponent()):
-                face_weight = pixel_alpha(self.pixel_state, i)
+                face_weight = pixel_alpha(self.pixel_state, pixel)
                 if self.faces.softmax_only == 1:
                     face_weight = 1.0
-                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[i * STATE_SIZE + WEIGHT]
+                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
                 if weight >= self.min_weight:
                     if self.write == 1:
                         entry = self.tile_entries[tile.slot] + tile.state.count
