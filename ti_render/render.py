@@ -20,6 +20,7 @@ from ti_render.raster.antialias import average_samples
 from ti_render.raster.coverage import find_contours
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
 from ti_render.raster.softras import STATE_SIZE, rasterise
+from ti_render.raster.softras_lanes import rasterise_lanes
 from ti_render.raster.tiles import Tiles, bin_faces
 from ti_render.settings import RasterSettings
 from ti_render.shading.light_view import view_from_lights
@@ -36,9 +37,10 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_in_same_library,
 )
+from ti_sim.base.lanes import LANES
 from ti_sim.base.parallel import runs_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import require, without_cfg_optimisation
+from ti_sim.base.runtime import require, with_vector_code, without_cfg_optimisation
 from ti_sim.base.tape import refuse_on_tape
 
 # Shadow maps: softness of their depth order, depth of their background and near plane, in radii of the shadowed ball.
@@ -167,11 +169,24 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
         None if inputs.distortion is None else arrays["centres"],
     )
     arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
-    layer = _draw(bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr")
+    layer = _draw(
+        bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr",
+        in_lanes=has_lanes(inputs, settings),
+    )  # fmt: skip
     if samples_per_side > 1:
         pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, samples_per_side, pictures)
     return RenderResult(in_same_library(container, pictures), inputs, settings, filled_inputs, picture, backdrop, shadows, layer)
+
+
+def has_lanes(inputs: RenderInputs, settings: RasterSettings) -> bool:
+    """Whether the faces are drawn by ``rasterise_lanes``: on the CPU in single precision, with its kinds of light and shading."""
+    runtime = require()
+    return (
+        runtime.device == "cpu" and runtime.precision == "f32" and settings.shaded_quantity in ("none", "lambert")
+        and inputs.distortion is None and inputs.point is None and inputs.environment is None
+        and not draws_shadows(inputs, settings) and settings.tile_side(runtime.device) >= LANES
+    )  # fmt: skip
 
 
 def draws_shadows(inputs: RenderInputs, settings: RasterSettings) -> bool:
@@ -276,8 +291,9 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
 
 
 def _draw(
-    faces: Faces, settings: RasterSettings, pictures: Array, max_sigma: float, centres: Array | None, *, nearest_only: bool
-) -> Layer:
+    faces: Faces, settings: RasterSettings, pictures: Array, max_sigma: float, centres: Array | None, *, nearest_only: bool,
+    in_lanes: bool = False,
+) -> Layer:  # fmt: skip
     """Draw faces into pictures [M, H, W, 4] that hold the backdrop.
 
     Args:
@@ -287,6 +303,7 @@ def _draw(
         max_sigma: greatest softness of the edges.
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
         nearest_only: whether by DIB-R.
+        in_lanes: whether by ``rasterise_lanes``.
     """
     _images, height, width, _channels = pictures.shape
     tile_side = settings.tile_side(require().device)
@@ -294,7 +311,13 @@ def _draw(
         faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=max_sigma, centres=centres
     )
     rows = max(occupied, 1) * tiles.side
-    shape = (rows * tiles.side * DIBR_STATE_SIZE,) if nearest_only else (rows, STATE_SIZE, tiles.side)
-    pixel_state = empty_in_same_library(faces.screen, shape)
-    (rasterise_dibr if nearest_only else rasterise)(faces, tiles, pixel_state, pictures)
+    if nearest_only:
+        pixel_state = empty_in_same_library(faces.screen, (rows * tiles.side * DIBR_STATE_SIZE,))
+        rasterise_dibr(faces, tiles, pixel_state, pictures)
+    else:
+        pixel_state = empty_in_same_library(faces.screen, (rows, STATE_SIZE, tiles.side))
+        if in_lanes:
+            with_vector_code(rasterise_lanes)(faces, tiles, pixel_state, pixel_state.reshape(-1), pictures)
+        else:
+            rasterise(faces, tiles, pixel_state, pictures)
     return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only)

@@ -11,7 +11,7 @@ from typing import Any
 from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import inverse_ground_depth
 from ti_render.raster.coverage import face_coverage, union_coverage
-from ti_render.raster.fragment import fragment_at, perspective
+from ti_render.raster.fragment import fragment_at, perspective, sub_areas
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, screen_triangle, walk
 from ti_render.shading.surface import face_attributes, surface_colour
@@ -69,16 +69,17 @@ class NearestFaces(TilePass):
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Coverage, and whether the face is the nearest one."""
         i, p, side_column = pixel.index, pixel.centre, face.state.column
-        fragment = fragment_at(p, face.triangle, tile.radius, tile.inverse_sigma)
-        coverage = face.fade * face_coverage(p, face.triangle, fragment.distances, face.code, tile.radius)
+        areas = sub_areas(p, face.triangle)
+        distances = areas * face.triangle.distance_scales
+        coverage = face.fade * face_coverage(p, face.triangle, distances, face.code, tile.radius)
         if coverage != 0:
             self.pixel_state[i * DIBR_STATE_SIZE + side_column] = self.pixel_state[i * DIBR_STATE_SIZE + side_column] + coverage
-        if fragment.sigmoid * face.fade > MIN_PROBABILITY:
-            if fragment.inside == 1:
-                _r, z = perspective(fragment.barycentrics, face.triangle.inverse_depths)
-                if z < self.pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
-                    self.pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
-                    self.pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(face.number, float)
+        is_inside = ti.min(distances[0], distances[1], distances[2]) >= 0 and face.triangle.inverse_area != 0
+        if is_inside and face.fade > MIN_PROBABILITY:
+            _r, z = perspective(areas * face.triangle.inverse_area, face.triangle.inverse_depths)
+            if z < self.pixel_state[i * DIBR_STATE_SIZE + NEAREST]:
+                self.pixel_state[i * DIBR_STATE_SIZE + NEAREST] = z
+                self.pixel_state[i * DIBR_STATE_SIZE + FACE] = ti.cast(face.number, float)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):

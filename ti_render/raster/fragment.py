@@ -114,7 +114,7 @@ def inverse_or_zero(x):
 def triangle_setup(a0, a1, a2):
     """``inverse_area``, ``inverse_squared_lengths`` and ``distance_scales`` of a ``Triangle``."""
     e0, e1, e2 = a2 - a1, a0 - a2, a1 - a0
-    area = cross2(e2, -e1)
+    area = cross2(e1, e2)
     squared_lengths = vec3(e0.dot(e0), e1.dot(e1), e2.dot(e2))
     inverse_squared_lengths = vec3(
         inverse_or_zero(squared_lengths[0]), inverse_or_zero(squared_lengths[1]), inverse_or_zero(squared_lengths[2])
@@ -126,7 +126,7 @@ def triangle_setup(a0, a1, a2):
         inverse_area = 1.0 / area
         distance_scales = ti.sqrt(inverse_squared_lengths)
         if area < 0:
-            distance_scales = -distance_scales
+            distance_scales *= -1.0
     return inverse_area, inverse_squared_lengths, distance_scales
 
 

@@ -164,7 +164,7 @@ class Blending(TilePass):
 @kernel
 def rasterise(faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pictures: ti.types.ndarray()):
     """Draw the faces into pictures [M, H, W, 4] that hold the backdrop. Also writes pixel_state
-    [occupied side, 7, side or more]: a row for each row of pixels of a tile that has faces.
+    [occupied side, 7, side]: a row for each row of pixels of a tile that has faces.
 
     Adjoint: ``rasterise_adjoint``; tangent: ``rasterise_jvp``; both by hand.
     """

@@ -97,11 +97,13 @@ class TilePass:
     """Steps of a kernel during the traversal: a pass overrides those that it needs; the default steps do nothing.
 
     ``empty_tiles``: whether tiles without faces are visited, too (up to ``begin_pixel``). ``silhouettes_only``: whether faces
-    without an edge on the contour (``find_contours``) are skipped.
+    without an edge on the contour (``find_contours``) are skipped. ``by_rows``: whether ``visit_row`` takes the
+    place of ``visit``.
     """
 
     empty_tiles = False
     silhouettes_only = False
+    by_rows = False
 
     @ti.func
     def begin_tile(self, tile: ti.template()):
@@ -118,6 +120,10 @@ class TilePass:
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """For every pixel in the face's bounding box, grown by the cut-off radius."""
+
+    @ti.func
+    def visit_row(self, tile: ti.template(), face: ti.template(), y, first_x, last_x):
+        """For the pixels of row ``y`` in the face's bounding box, grown by the cut-off radius: columns first_x to last_x."""
 
     @ti.func
     def end_face(self, tile: ti.template(), face: ti.template()):
@@ -173,7 +179,8 @@ def _face(faces: ti.template(), m, f):
 
 
 @ti.func
-def _pixel(faces: ti.template(), tile: ti.template(), x, y):
+def pixel_at(faces: ti.template(), tile: ti.template(), x, y):
+    """The ``Pixel`` of a tile at this column and row of the picture."""
     centre = pixel_centre(faces, tile.image, x, y, tile.width, tile.height)
     row, column = tile.slot * tile.side + y - tile.y0, x - tile.x0
     return Pixel(x, y, row * tile.side + column, row, column, centre)
@@ -200,10 +207,14 @@ def _walk_face(faces: ti.template(), tile: ti.template(), f, tile_pass: ti.templ
     pixels_per_unit = 0.5 * ti.min(tile.width, tile.height)
     first_x, last_x = _pixel_range(faces, a0[0], a1[0], a2[0], tile.radius, pixels_per_unit, tile.width, tile.x0, tile.x1)
     first_y, last_y = _pixel_range(faces, a0[1], a1[1], a2[1], tile.radius, pixels_per_unit, tile.height, tile.y0, tile.y1)
-    for y in range(first_y, last_y + 1):
-        for x in range(first_x, last_x + 1):
-            pixel = _pixel(faces, tile, x, y)
-            tile_pass.visit(tile, face, pixel)
+    if first_x <= last_x:
+        for y in range(first_y, last_y + 1):
+            if ti.static(tile_pass.by_rows):
+                tile_pass.visit_row(tile, face, y, first_x, last_x)
+            else:
+                for x in range(first_x, last_x + 1):
+                    pixel = pixel_at(faces, tile, x, y)
+                    tile_pass.visit(tile, face, pixel)
     tile_pass.end_face(tile, face)
 
 
@@ -226,7 +237,7 @@ def walk(faces: ti.template(), tiles: ti.template(), width, height, tile_pass: t
         tile = with_fields(stateless_tile, state=tile_pass.begin_tile(stateless_tile))
         for y in range(tile.y0, tile.y1 + 1):
             for x in range(tile.x0, tile.x1 + 1):
-                pixel = _pixel(faces, tile, x, y)
+                pixel = pixel_at(faces, tile, x, y)
                 tile_pass.begin_pixel(tile, pixel)
         if tile.slot >= 0:
             for entry in range(
@@ -239,6 +250,6 @@ def walk(faces: ti.template(), tiles: ti.template(), width, height, tile_pass: t
                 _walk_face(faces, tile, f, tile_pass)
             for y in range(tile.y0, tile.y1 + 1):
                 for x in range(tile.x0, tile.x1 + 1):
-                    pixel = _pixel(faces, tile, x, y)
+                    pixel = pixel_at(faces, tile, x, y)
                     tile_pass.end_pixel(tile, pixel)
             tile_pass.end_tile(tile)

@@ -38,8 +38,8 @@ from ti_sim.base.frontend import LineReader, cache_sources, skip_importer_frame 
 from ti_sim.base.matrix_products import build_products_directly  # noqa: E402
 
 __all__ = [
-    "Runtime", "at_optimisation_level_0", "compiled_in_double", "require", "start", "ti", "without_cfg_optimisation",
-    "without_subexpression_elimination",
+    "Runtime", "at_optimisation_level_0", "compiled_in_double", "require", "start", "ti", "with_vector_code",
+    "without_cfg_optimisation", "without_subexpression_elimination",
 ]  # fmt: skip
 
 P = ParamSpec("P")
@@ -217,6 +217,11 @@ def at_optimisation_level_0(function: Callable[P, R]) -> Callable[P, R]:
     bodies would run 5 to 10 % slower, and the rasteriser up to 40 % slower (some of its kernels also take longer to compile).
     """
     return _compiled_without(function, ("cfg_optimization", "opt_level"))
+
+
+def with_vector_code(function: Callable[P, R]) -> Callable[P, R]:
+    """As ``without_cfg_optimisation``, with vectors of kernels as vectors of the processor (``ti_sim.base.lanes``)."""
+    return _compiled_without(function, ("cfg_optimization", "real_matrix_scalarize"))
 
 
 def without_subexpression_elimination(function: Callable[P, R]) -> Callable[P, R]:

@@ -1,0 +1,99 @@
+"""Vectors of neighbouring numbers, one for each lane of the processor's vector units: load, store, and functions of them.
+
+In a kernel that is compiled ``with_vector_code``, arithmetic of a ``ti.Vector`` of LANES numbers becomes one vector instruction.
+Taichi 1.7.4 then compiles + - * / of vectors, square root, min, max, comparisons and ``ti.select``; the sign in front of a
+vector, abs, floor, exp, log and casts end the process. Branches take place for all lanes together: a lane is left out by
+``ti.select``.
+"""
+
+from ti_sim.base.runtime import ti
+
+# 32-byte vectors of f32: longer ones are no faster here, as a row of pixels of a small face has few pixels.
+LANES = 8
+
+# Largest argument range of ``exp_lanes``: exp(-32) is 1e-14.
+MIN_LANE_EXPONENT = -31.5
+
+
+@ti.func
+def lane_numbers():
+    """The vector 0, 1, 2, ..."""
+    return ti.Vector([float(lane) for lane in range(LANES)])
+
+
+@ti.func
+def constant_lanes(value):
+    """The vector of one number."""
+    return ti.Vector([value for _ in range(LANES)])
+
+
+@ti.func
+def max_lanes(a, b):
+    """The larger of each two numbers: one instruction, where ``ti.max`` of vectors takes three (for NaN)."""
+    return ti.select(a > b, a, b)
+
+
+@ti.func
+def min_lanes(a, b):
+    """The smaller of each two numbers."""
+    return ti.select(a < b, a, b)
+
+
+@ti.func
+def abs_lanes(a):
+    """The magnitudes."""
+    return max_lanes(a, 0.0 - a)
+
+
+@ti.func
+def load_lanes(array: ti.template(), first):
+    """Neighbouring entries of a flat array."""
+    return ti.Vector([array[first + lane] for lane in range(LANES)])
+
+
+@ti.func
+def store_lanes(array: ti.template(), first, lanes):
+    """Write neighbouring entries of a flat array."""
+    for lane in ti.static(range(LANES)):
+        array[first + lane] = lanes[lane]
+
+
+@ti.func
+def exp_lanes(x):
+    """exp(x) for MIN_LANE_EXPONENT <= x <= 0, to rounding in single precision.
+
+    exp(-k) of the binary digits k = 16, 8, ... 1/2 of -x are multiplied; the rest is a Taylor polynomial.
+    """
+    factor = constant_lanes(1.0)
+    for digit, exp_of_digit in ti.static(_EXPONENTIALS):
+        is_below = x < -digit
+        factor = ti.select(is_below, factor * exp_of_digit, factor)
+        x = ti.select(is_below, x + digit, x)
+    return factor * (
+        1.0 + x * (1.0 + x * (0.5 + x * (1 / 6 + x * (1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040)))))))
+    )
+
+
+# exp(-k) for the binary digits k.
+_EXPONENTIALS = (
+    (16.0, 1.1253517471925912e-07), (8.0, 3.3546262790251185e-04), (4.0, 1.8315638888734179e-02),
+    (2.0, 1.3533528323661270e-01), (1.0, 3.6787944117144233e-01), (0.5, 6.0653065971263342e-01),
+)  # fmt: skip
+
+
+@ti.func
+def atan2_lanes(y, x):
+    """Angle of the points (x, y) with y >= 0, in [0, pi], to rounding in single precision; 0 for the origin.
+
+    The arctangent of t <= tan(pi / 8) is a polynomial (Cephes, atanf); beyond, atan(t) = pi / 4 + atan((t - 1) / (t + 1)).
+    """
+    size = abs_lanes(x)
+    larger, smaller = max_lanes(size, y), min_lanes(size, y)
+    t = smaller / max_lanes(larger, constant_lanes(1e-30))
+    is_steep = t > 0.41421356237309503
+    u = ti.select(is_steep, (t - 1.0) / (t + 1.0), t)
+    v = u * u
+    angle = (((8.05374449538e-2 * v - 1.38776856032e-1) * v + 1.99777106478e-1) * v - 3.33329491539e-1) * v * u + u
+    angle = ti.select(is_steep, angle + 0.7853981633974483, angle)
+    angle = ti.select(y > size, 1.5707963267948966 - angle, angle)
+    return ti.select(x < 0.0, 3.141592653589793 - angle, angle)
