@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from risp_torch.commands.paths import check_paths
 from risp_torch.files.atomic import PATH_ERRNOS
+from risp_torch.files.memory import keep_freed_memory
 from risp_torch.files.run_folder import FinishedError, program_version
 from risp_torch.files.signals import Terminated, terminable
 from risp_torch.files.suggest import similar_names
@@ -89,6 +90,7 @@ class Program:
     def run(self, options: argparse.Namespace) -> int:
         """Run the command of parsed options; the exit status, with a message on stderr if it is not 0 (``main``)."""
         program = f"{self.name} {options.command}"
+        keep_freed_memory()
         if "LOCAL_RANK" in os.environ:  # of torchrun
             from risp_torch.risp.training.ranks import bind_local_gpu
 

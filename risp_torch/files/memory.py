@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
 from ti_sim.base.errors import UserError
 
-__all__ = ["available_bytes", "check_memory", "readable_bytes"]
+__all__ = ["available_bytes", "check_memory", "keep_freed_memory", "readable_bytes"]
 
 _MEMINFO = Path("/proc/meminfo")
 _PROCESS_SIZE = Path("/proc/self/statm")
@@ -19,12 +20,27 @@ _CONTROL_GROUPS = (
         Path("/sys/fs/cgroup/memory/memory.stat"),
     ),
 )  # fmt: skip
+# Parameters of glibc's mallopt, and their values [bytes]: smaller arrays are no memory maps, and less free memory stays.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 2**29), (-3, 2**28)
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def available_bytes() -> int:
     """Bytes of memory that this process may still allocate, by the machine, its control group and its address-space limit."""
     return max(min([_machine_bytes(), *_control_group_bytes(), *_address_space_bytes()]), 0)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep up to 512 MB of freed memory for the next allocation, where it is glibc.
+
+    A search allocates and frees films in each step. By default each film is a new memory map, whose pages the system clears.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or Windows
+        return
+    for parameter, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+        mallopt(parameter, value)
 
 
 def check_memory(needed: int | float, label: str, remedy: str, *, available: int | None = None) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -100,3 +104,28 @@ def test_datasets_larger_than_their_disk_are_refused(command_line: Callable, tmp
     status, _, err = command_line("dataset", "cube", "--images", 2 * 10**9, "--out", tmp_path / "data")
     assert status == 2 and "a dataset of 2000000000 pictures takes " in err and "take fewer --images" in err
     assert not list(tmp_path.iterdir())
+
+
+_PAGE_FAULTS = """
+import resource
+import numpy as np
+from risp_torch.files.memory import keep_freed_memory
+def faults():
+    np.ones(10_000_000)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        np.ones(10_000_000)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+default = faults()
+keep_freed_memory()
+print(default, faults())
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is one of glibc")
+def test_freed_memory_serves_the_next_film() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    program = subprocess.run([sys.executable, "-c", _PAGE_FAULTS], env=environment, capture_output=True, check=True)
+    by_default, kept = (int(word) for word in program.stdout.split())
+    assert kept < 100 < 150 < by_default
