@@ -20,7 +20,15 @@ import numpy as np
 from risp_torch import Inversion, Quality, Scene, invert, load_scene, simulate_video
 from risp_torch.files.report import format_table
 from risp_torch.inversion import Unknowns
-from risp_torch.programs import HEADERS_WITH_TRUTH, default_run_path, estimate_rows, number_parser, print_inversion, write_text
+from risp_torch.programs import (
+    HEADERS_WITH_TRUTH,
+    default_run_path,
+    estimate_rows,
+    keep_freed_memory,
+    number_parser,
+    print_inversion,
+    write_text,
+)
 from studies.demo import crossing
 from ti_sim import Count
 
@@ -90,6 +98,7 @@ def main() -> int:
     parser.add_argument("--readme", action="store_true", help="put the table into README.md and docs/results/demo.json")
     options = parser.parse_args()
     out = Path(options.out or default_run_path("demo", "main"))
+    keep_freed_memory()
     began = time.perf_counter()
     results = [run(job, out, crf=options.crf, size=options.size) for job in JOBS]
     rows = [row for job, result in zip(JOBS, results, strict=True) for row in estimate_rows(result, job.truth)]
