@@ -44,7 +44,7 @@ def pictures_and_adjoints(monkeypatch, inputs, settings, *, lanes):
     drawn = []
     with monkeypatch.context() as patch:
         if not lanes:
-            patch.setattr(RENDER, "has_lanes", lambda inputs, settings: False)
+            patch.setattr(RENDER, "has_lanes", lambda *_: False)
         kernel = RENDER.rasterise_lanes
         patch.setattr(RENDER, "rasterise_lanes", lambda *arguments: drawn.append(kernel(*arguments)))
         result = render(inputs, settings)
@@ -84,7 +84,7 @@ def test_lanes_draw_the_films_of_scenes(monkeypatch, name):
     with torch.no_grad():
         states = scene.rollout(frames=4)
         film = scene.render(states)
-        monkeypatch.setattr(RENDER, "has_lanes", lambda inputs, settings: False)
+        monkeypatch.setattr(RENDER, "has_lanes", lambda *_: False)
         expected = scene.render(states)
     assert (film - expected).abs().max() < 1e-5
     assert not torch.equal(film, expected)  # other rounding: lanes drew the film

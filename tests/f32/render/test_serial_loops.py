@@ -9,33 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from risp_torch import Scene, load_scene
+from tests.reference.short_film import short_film
 
 ROOT = Path(__file__).parents[3]
-
-
-def results() -> dict[str, np.ndarray]:
-    """Motion, pictures and gradients of a body, in f32."""
-    scene: Scene = load_scene("cube", size=48)
-    gravity = torch.tensor([[0.0, 0.0, -9.81], [0.0, 0.5, -9.0]], requires_grad=True)
-    states = scene.rollout({"gravity": gravity}, frames=6)
-    film = scene.render(states)
-    film.square().sum().backward()
-    arrays = {"body_q": states.body_q, "film": film, "gravity_bar": gravity.grad}
-    return {name: array.detach().numpy() for name, array in arrays.items()}
 
 
 @pytest.mark.threads
 def test_one_thread_computes_the_numbers_of_several(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np; from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "
-        "from tests.f32.render.test_serial_loops import results; np.savez(sys.argv[1], **results())"
+        "from tests.reference.short_film import short_film; np.savez(sys.argv[1], **short_film())"
     )
     environment = {**os.environ, "TI_CPU_MAX_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "serial.npz")], env=environment, cwd=ROOT, check=True)
-    threaded = results()
+    threaded = short_film()
     with np.load(tmp_path / "serial.npz") as serial:
         assert set(serial) == set(threaded)
         for name, array in threaded.items():
