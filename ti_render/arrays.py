@@ -39,8 +39,8 @@ FLAG = Row(
 )  # fmt: skip
 
 # Bits of a column of tangents, by the inputs that it changes: MOVING vertices, camera or softness; LIT any input of the lighting
-# (lights, materials, and all of MOVING); ALBEDO albedo or texture.
-MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN = 1, 2, 4
+# (lights, materials, and all of MOVING); ALBEDO albedo or texture; BACKDROP ground or background, other than by shadows.
+MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN, BACKDROP_COLUMN = 1, 2, 4, 8
 
 # A mesh's face: its vertices, material, texture (-1: none), and the rows of the normals that its corners use.
 CORNER = Row(vertex=3, material=1, texture=1, normal=3)

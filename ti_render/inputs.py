@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ti_render.arrays import ALBEDO_COLUMN, GROUND, LIGHT, LIT_COLUMN, MATERIAL, MOVING_COLUMN
+from ti_render.arrays import ALBEDO_COLUMN, BACKDROP_COLUMN, GROUND, LIGHT, LIT_COLUMN, MATERIAL, MOVING_COLUMN
 from ti_render.camera import CAMERA_SIZE
 from ti_render.geometry.lens import DISTORTION_SIZE
 from ti_render.settings import RasterSettings, check_softness
@@ -24,7 +24,8 @@ def real_array(*row: int | str, column_flags: int = 0, default: Any = MISSING) -
 
     Args:
         row: sizes of its axes after the first one, which has rows for images.
-        column_flags: flags of a column of tangents in which it changes: bits of MOVING_COLUMN, LIT_COLUMN and ALBEDO_COLUMN.
+        column_flags: flags of a column of tangents in which it changes: bits of MOVING_COLUMN, LIT_COLUMN, ALBEDO_COLUMN and
+            BACKDROP_COLUMN.
         default: None for an array that may be left out.
     """
     return field(default=default, metadata={"row": row, "column_flags": column_flags})
@@ -62,20 +63,22 @@ class RenderInputs:
     mesh: MeshTopology
     vertices_rest: Array = real_array(ANY, 3, column_flags=MOVING_COLUMN | LIT_COLUMN)
     body_q: Array = real_array(ANY, 7, column_flags=MOVING_COLUMN | LIT_COLUMN)
-    camera: Array = real_array(CAMERA_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN)
+    camera: Array = real_array(CAMERA_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN | BACKDROP_COLUMN)
     albedo: Array = real_array(FACES, 3, 3, column_flags=ALBEDO_COLUMN)
-    ambient: Array = real_array(3, column_flags=LIT_COLUMN)
-    background: Array = real_array(2, 3)
-    directional: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN, default=None)
-    point: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN, default=None)
-    environment: Array | None = real_array(9, 3, column_flags=LIT_COLUMN, default=None)
+    ambient: Array = real_array(3, column_flags=LIT_COLUMN | BACKDROP_COLUMN)
+    background: Array = real_array(2, 3, column_flags=BACKDROP_COLUMN)
+    directional: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN | BACKDROP_COLUMN, default=None)
+    point: Array | None = real_array(ANY, LIGHT.size, column_flags=LIT_COLUMN | BACKDROP_COLUMN, default=None)
+    environment: Array | None = real_array(9, 3, column_flags=LIT_COLUMN | BACKDROP_COLUMN, default=None)
     material: Array | None = real_array(ANY, MATERIAL.size, column_flags=LIT_COLUMN, default=None)
     uv: Array | None = real_array(FACES, 3, 2, column_flags=ALBEDO_COLUMN, default=None)
-    texels: Array | None = real_array(ANY, 3, column_flags=ALBEDO_COLUMN, default=None)
-    background_image: Array | None = real_array(ANY, ANY, 3, default=None)
-    ground: Array | None = real_array(GROUND.size, column_flags=LIT_COLUMN | ALBEDO_COLUMN, default=None)
-    distortion: Array | None = real_array(DISTORTION_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN, default=None)
-    softness: Array | None = real_array(2, column_flags=MOVING_COLUMN | LIT_COLUMN, default=None)
+    texels: Array | None = real_array(ANY, 3, column_flags=ALBEDO_COLUMN | BACKDROP_COLUMN, default=None)
+    background_image: Array | None = real_array(ANY, ANY, 3, column_flags=BACKDROP_COLUMN, default=None)
+    ground: Array | None = real_array(GROUND.size, column_flags=LIT_COLUMN | ALBEDO_COLUMN | BACKDROP_COLUMN, default=None)
+    distortion: Array | None = real_array(
+        DISTORTION_SIZE, column_flags=MOVING_COLUMN | LIT_COLUMN | BACKDROP_COLUMN, default=None
+    )
+    softness: Array | None = real_array(2, column_flags=MOVING_COLUMN | LIT_COLUMN | BACKDROP_COLUMN, default=None)
 
 
 _INPUT_METADATA = {input_field.name: input_field.metadata for input_field in fields(RenderInputs) if input_field.metadata}

@@ -171,7 +171,7 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
     layer = _draw(
         bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr",
-        in_lanes=has_lanes(flag_values, settings),
+        in_lanes=has_lanes(like, flag_values, settings),
     )  # fmt: skip
     if samples_per_side > 1:
         pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
@@ -179,16 +179,18 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     return RenderResult(in_same_library(container, pictures), inputs, settings, filled_inputs, picture, backdrop, shadows, layer)
 
 
-def has_lanes(flag_values: list[int], settings: RasterSettings) -> bool:
+def has_lanes(like: Array, flag_values: list[int], settings: RasterSettings) -> bool:
     """Whether the faces are drawn by ``rasterise_lanes``: on the CPU in single precision, with its kinds of light and shading.
 
     Args:
+        like: an array of the inputs; a ``ti.Ndarray`` has no flat view.
         flag_values: of ``make_flags``.
         settings: of the picture.
     """
     runtime = require()
     return (
-        runtime.device == "cpu" and runtime.precision == "f32" and settings.tile_side(runtime.device) >= LANES
+        isinstance(like, np.ndarray) and runtime.device == "cpu" and runtime.precision == "f32"
+        and settings.tile_side(runtime.device) >= LANES
         and settings.shaded_quantity in ("none", "lambert") and flag_values[FLAG.lights] == flag_values[FLAG.directional]
         and not any(flag_values[flag] for flag in (FLAG.environment, FLAG.shadows, FLAG.distorted))
     )  # fmt: skip

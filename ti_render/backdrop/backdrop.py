@@ -183,6 +183,17 @@ def background_quantity(backdrop: ti.template(), m, x, y, width, height):
     return quantity
 
 
+@ti.func
+def is_evenly_lit(backdrop: ti.template()):
+    """Whether the ground's colour is the same everywhere: no pattern, directional lights only, and no shadows."""
+    result = 0
+    if ti.static(backdrop.shading != DEPTH):
+        if backdrop.flags[FLAG.ground_pattern] == PLAIN and backdrop.flags[FLAG.shadows] == 0:
+            if backdrop.flags[FLAG.lights] == backdrop.flags[FLAG.directional]:
+                result = 1
+    return result
+
+
 @kernel
 def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), iterations_per_row: int, pictures: ti.types.ndarray()):
     """Draw ground and background into the images ``image_indices`` [K] int32 of pictures [M, H, W, 3 or 4], with alpha 0.
@@ -195,6 +206,7 @@ def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), iterati
             continue
         m, y = image_indices[index // iterations_per_row // height], index // iterations_per_row % height
         beta = inverse_temperature(backdrop, m)
+        is_even, ground, is_shaded = is_evenly_lit(backdrop), vec3(0), 0
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
@@ -204,7 +216,10 @@ def draw_backdrop(backdrop: Backdrop, image_indices: ti.types.ndarray(), iterati
             if ground_weight < 1:
                 colour = background_quantity(backdrop, m, x, y, width, height) * (1.0 - ground_weight)
             if ground_weight > 0:
-                colour += ground_weight * ground_quantity(backdrop, m, p, 1.0 / inverse_depth)
+                if is_even == 0 or is_shaded == 0:
+                    ground = ground_quantity(backdrop, m, p, 1.0 / inverse_depth)
+                    is_shaded = 1
+                colour += ground_weight * ground
             for k in ti.static(range(3)):
                 pictures[m, y, x, k] = colour[k]
             if pictures.shape[3] == 4:

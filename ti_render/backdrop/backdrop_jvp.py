@@ -1,24 +1,27 @@
 """Tangents of ground and background in all columns."""
 
-from ti_render.arrays import FLAG, GROUND, UNIFORM, Backdrop, BackdropArrays, TangentWork
+from ti_render.arrays import BACKDROP_COLUMN, FLAG, GROUND, UNIFORM, Backdrop, BackdropArrays, TangentWork
 from ti_render.backdrop.backdrop import (
     CHECKER,
+    PLAIN,
     TEXTURED,
     backdrop_weights,
     background_quantity,
     checker_fraction,
+    ground_albedo,
     ground_point,
     ground_quantity,
     ground_uv,
     image_taps,
     inverse_ground_depth,
     inverse_temperature,
+    is_evenly_lit,
     pattern_arguments,
     pixel_centre,
     vec2,
     without_highlights,
 )
-from ti_render.rows import put3, row_of
+from ti_render.rows import add_to3, get3, put3, row_of
 from ti_render.shading.reflection import SCRATCH, light_columns
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import sample_texture, texels_tangent
@@ -52,10 +55,10 @@ def inverse_temperature_tangent(view: ti.template(), dots: ti.template(), m, row
 
 @ti.func
 def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, point, point_dot):
-    """``ground_albedo`` and its tangent in column ``c``."""
+    """Tangent of ``ground_albedo`` in column ``c``."""
     first_column, second_column = UNIFORM.ground + GROUND.color, UNIFORM.ground + GROUND.second_color
     first_color, second_color = uniform3(backdrop.uniforms, m, first_column), uniform3(backdrop.uniforms, m, second_column)
-    albedo, albedo_dot = first_color, uniform3(dots.uniforms, row, first_column)
+    albedo_dot = uniform3(dots.uniforms, row, first_column)
     pattern_args, pattern_args_dot = (
         pattern_arguments(backdrop.uniforms, m, point),
         pattern_arguments(dots.uniforms, row, point_dot),
@@ -67,7 +70,6 @@ def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, po
         albedo_dot = (
             second_color_dot + (albedo_dot - second_color_dot) * checker_weight + (first_color - second_color) * checker_dot
         )
-        albedo = second_color + (first_color - second_color) * checker_weight
     elif backdrop.flags[FLAG.ground_pattern] == TEXTURED:
         u, v = ground_uv.value(*pattern_args)
         u_dot, v_dot = ground_uv.jvp(pattern_args, pattern_args_dot)
@@ -75,8 +77,7 @@ def _pattern_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c, po
         texel_dot = colour_by_u * u_dot + colour_by_v * v_dot
         texel_dot += texels_tangent(backdrop, dots, c, m, backdrop.flags[FLAG.ground_texture], u, v)
         albedo_dot = albedo_dot * texel + first_color * texel_dot
-        albedo = first_color * texel
-    return albedo, albedo_dot
+    return albedo_dot
 
 
 @ti.func
@@ -105,6 +106,26 @@ def _background_tangent(backdrop: ti.template(), dots: ti.template(), m, row, c,
 
 
 @ti.func
+def _moves_ground(backdrop: ti.template(), dots: ti.template(), row):
+    """Whether a column changes where on the ground the pixels' rays end, or the weights of ground and background.
+
+    Reads row ``row`` of the uniforms' tangents: camera, plane, gamma, and the pattern's cell and origin.
+    """
+    size = ti.abs(dots.uniforms[row, UNIFORM.gamma])
+    for k in ti.static(range(3)):
+        for column in ti.static((UNIFORM.eye, UNIFORM.ray, UNIFORM.ray_x, UNIFORM.ray_y, UNIFORM.plane)):
+            size += ti.abs(dots.uniforms[row, column + k])
+        size += ti.abs(dots.uniforms[row, UNIFORM.ground + GROUND.cell + k])
+    return not size == 0 or backdrop.flags[FLAG.distorted] == 1
+
+
+@ti.func
+def _changes_backdrop(backdrop: ti.template(), work: ti.template(), c):
+    """Whether column ``c`` changes ground or background; shadows of bodies may."""
+    return work.column_flags[c] & BACKDROP_COLUMN != 0 or backdrop.flags[FLAG.shadows] == 1
+
+
+@ti.func
 def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_dot, ray, z, z_dot):
     """Tangent of ``ground_point``."""
     ray_dot = uniform3(dots.uniforms, row, UNIFORM.ray) + uniform3(dots.uniforms, row, UNIFORM.ray_x) * p[0]
@@ -116,18 +137,25 @@ def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_do
 
 @kernel
 def draw_backdrop_jvp(
-    backdrop: Backdrop, iterations_per_row: int, dots: BackdropArrays, work: TangentWork, pictures_dot: ti.types.ndarray()
-):
-    """Tangent of ``draw_backdrop``: writes pictures_dot [M, K, H, W, 4], last channel 0. A thread is a row of pixels."""
-    images, columns, height, width = (
-        pictures_dot.shape[0], pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3],
-    )  # fmt: skip
+    backdrop: Backdrop, iterations_per_row: int, dots: BackdropArrays, work: TangentWork, images: int, height: int, width: int,
+    pictures_dot: ti.types.ndarray(),
+):  # fmt: skip
+    """Tangent of ``draw_backdrop``: writes pictures_dot [M K H W 4], a flat array, with zeros in the last channel.
+
+    A thread is a row of pixels. Where the ground's colour is the same everywhere, its tangents are computed at the first pixel
+    of the ground.
+    """
+    columns = work.column_flags.shape[0]
     for index in range(images * height * iterations_per_row):
         if index % iterations_per_row > 0:
             continue
         first_scratch = index // iterations_per_row * columns * SCRATCH.size
         m, y = index // iterations_per_row // height, index // iterations_per_row % height
         beta = inverse_temperature(backdrop, m)
+        is_even, is_shaded = is_evenly_lit(backdrop), 0
+        for c in range(columns):
+            if _moves_ground(backdrop, dots, m * columns + c):
+                is_even = 0
         for x in range(width):
             p = pixel_centre(backdrop, m, x, y, width, height)
             inverse_depth = inverse_ground_depth(backdrop, m, p)
@@ -140,36 +168,44 @@ def draw_backdrop_jvp(
                 if ground_weight < 1:
                     ground = ground_quantity(backdrop, m, p, z)
                     background = background_quantity(backdrop, m, x, y, width, height)
+                if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+                    albedo = ground_albedo(backdrop, m, point)
+            is_computed = is_even * is_shaded
             for c in range(columns):
                 result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH.size
-                if ground_weight < 1:
-                    result += (1.0 - ground_weight) * _background_tangent(backdrop, dots, m, row, c, x, y, width, height)
-                if ground_weight > 0:
-                    p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
-                    z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
-                    beta_dot = inverse_temperature_tangent(backdrop, dots, m, row, beta)
-                    exponent_dot = (backdrop.background_depth - z) * beta_dot - beta * z_dot
-                    result += ground_weight * (1.0 - ground_weight) * exponent_dot * (ground - background)
-                    if ti.static(backdrop.shading == DEPTH):
-                        result += vec3(ground_weight * z_dot)
-                    elif ti.static(backdrop.shading != NORMAL):
-                        point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
-                        ground_albedo, ground_albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
-                        albedo = ground_albedo
-                        put3(work.scratch, offset + SCRATCH.normal_dot, vec3(0))
-                        put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
-                        put3(work.scratch, offset + SCRATCH.albedo_dot, ground_albedo_dot)
+                if _changes_backdrop(backdrop, work, c):
+                    if ground_weight < 1:
+                        result += (1.0 - ground_weight) * _background_tangent(backdrop, dots, m, row, c, x, y, width, height)
+                    if ground_weight > 0 and is_computed == 0:
+                        point_dot, albedo_dot = vec3(0), uniform3(dots.uniforms, row, UNIFORM.ground + GROUND.color)
+                        if backdrop.flags[FLAG.ground_pattern] != PLAIN or _moves_ground(backdrop, dots, row):
+                            p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
+                            z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
+                            beta_dot = inverse_temperature_tangent(backdrop, dots, m, row, beta)
+                            exponent_dot = (backdrop.background_depth - z) * beta_dot - beta * z_dot
+                            result += ground_weight * (1.0 - ground_weight) * exponent_dot * (ground - background)
+                            if ti.static(backdrop.shading == DEPTH):
+                                result += vec3(ground_weight * z_dot)
+                            elif ti.static(backdrop.shading != NORMAL):
+                                point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
+                                albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
+                        if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+                            put3(work.scratch, offset + SCRATCH.normal_dot, vec3(0))
+                            put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
+                            put3(work.scratch, offset + SCRATCH.albedo_dot, albedo_dot)
+                pixel = 4 * ((row * height + y) * width + x)
                 for k in ti.static(range(3)):
-                    pictures_dot[m, c, y, x, k] = result[k]
-                pictures_dot[m, c, y, x, 3] = 0.0
+                    pictures_dot[pixel + k] = result[k]
+                pictures_dot[pixel + 3] = 0.0
             if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
                 if ground_weight > 0:
-                    light_columns(
-                        without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
-                    )
+                    if is_computed == 0:
+                        light_columns(
+                            without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
+                        )
+                        is_shaded = 1
                     for c in range(columns):
-                        for k in ti.static(range(3)):
-                            pictures_dot[m, c, y, x, k] = (
-                                pictures_dot[m, c, y, x, k]
-                                + ground_weight * work.scratch[first_scratch + c * SCRATCH.size + SCRATCH.colour_dot + k]
-                            )
+                        if _changes_backdrop(backdrop, work, c):
+                            colour_dot = get3(work.scratch, first_scratch + c * SCRATCH.size + SCRATCH.colour_dot)
+                            pixel = 4 * (((m * columns + c) * height + y) * width + x)
+                            add_to3(pictures_dot, pixel, ground_weight * colour_dot)

@@ -7,6 +7,8 @@ torch never imports it: torch tensors are recognised by their methods.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import numpy as np
@@ -123,6 +125,20 @@ def doubles_in_same_library(like: Array, values: np.ndarray) -> Array:
     if isinstance(like, ti.Ndarray):
         return _filled(ti.ndarray(dtype=ti.f64, shape=values.shape), values)
     return like.detach().new_tensor(values, dtype=sys.modules["torch"].float64)
+
+
+@contextmanager
+def flat_view(array: Array) -> Iterator[Array]:
+    """Context with the numbers of an array as a flat array for kernels to write to; of a ``ti.Ndarray``, a copy written back.
+
+    A kernel computes an index into an array of several dimensions from its shape, which it loads again after each store.
+    """
+    if isinstance(array, ti.Ndarray):
+        flat = reals_in_same_library(array, array.to_numpy().reshape(-1))
+        yield flat
+        array.from_numpy(flat.to_numpy().reshape(array.shape))
+    else:
+        yield array.reshape(-1)
 
 
 def section(array: Array, index: tuple) -> Array:
