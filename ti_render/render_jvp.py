@@ -23,7 +23,7 @@ from ti_render.geometry.normals import find_normals_jvp
 from ti_render.geometry.pose import pose_jvp
 from ti_render.geometry.project import project_jvp
 from ti_render.inputs import COLUMN_FLAGS, contiguous, present_inputs
-from ti_render.raster.antialias import average_samples_jvp
+from ti_render.raster.antialias import average_samples
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
 from ti_render.raster.softras_jvp import rasterise_jvp
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
@@ -176,16 +176,20 @@ def _add_face_tangents(
         column_flags: [K] int32, bits of what each column changes.
         pictures_dot: changed in place.
     """
-    like, columns = layer.faces.screen, len(column_flags)
+    like, columns, (height, width) = layer.faces.screen, len(column_flags), pictures_dot.shape[2:4]
     work = FaceTangentWork(
         ints_in_same_library(like, column_flags), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH.size,)),
         empty_in_same_library(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
     )  # fmt: skip
     if layer.nearest_only:
-        rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, pictures_dot)
+        with flat_view(pictures_dot) as flat_dot:
+            rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, width, height, flat_dot)
         return
     pixel_dot = empty_in_same_library(like, (layer.occupied * layer.tiles.side**2 * columns * 4,))
-    rasterise_jvp(layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, pictures_dot)
+    with flat_view(pictures_dot) as flat_dot:
+        rasterise_jvp(
+            layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, width, height, flat_dot
+        )  # fmt: skip
 
 
 def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags: np.ndarray) -> Array:
@@ -205,5 +209,5 @@ def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags
     if settings.antialias == 1:
         return pictures_dot
     averaged_tangents = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))
-    average_samples_jvp(pictures_dot, settings.antialias, averaged_tangents)
+    average_samples(pictures_dot, settings.antialias, averaged_tangents)
     return averaged_tangents

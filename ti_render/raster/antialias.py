@@ -1,48 +1,58 @@
 """Anti-aliasing: the mean of s x s samples in every pixel, its adjoint and its tangent."""
 
+from ti_sim.base.arrays import Array, flat_view
 from ti_sim.base.runtime import ti
 
 # One thread averages all channels of a pixel, and the number of samples is a compile-time constant: with a thread for each
-# channel and loops of run-time length, these kernels were as slow as the rasteriser.
+# channel and loops of run-time length, these kernels were as slow as the rasteriser. Arrays are flat: an index into several
+# dimensions is computed from the shape of the array, which is loaded again after each store.
+
+
+@ti.func
+def _first_sample(pixel, width, side: ti.template()):
+    """First entry of the first sample of a pixel, whose number counts the pixels of all images."""
+    return 4 * side * (pixel // width * side * width + pixel % width)
 
 
 @ti.kernel
-def average_samples(samples: ti.types.ndarray(), side: ti.template(), pictures: ti.types.ndarray()):
-    """Average side x side samples: reads samples [M, s H, s W, 4], writes pictures [M, H, W, 4].
+def _average(samples: ti.types.ndarray(), side: ti.template(), width: int, pictures: ti.types.ndarray()):
+    """Average side x side samples: reads samples [... s H s W 4], writes pictures [... H W 4], both flat.
 
-    Adjoint: ``average_samples_adjoint``; tangent: ``average_samples_jvp``.
+    Adjoint: ``_average_adjoint``. It is its own tangent, as it is linear.
     """
-    height, width = pictures.shape[1], pictures.shape[2]
-    for pixel in range(pictures.shape[0] * height * width):
-        x, y, m = pixel % width, pixel // width % height, pixel // (width * height)
+    for pixel in range(pictures.shape[0] // 4):
+        first = _first_sample(pixel, width, side)
         for k in ti.static(range(4)):
             total = 0.0
             for j, i in ti.static(ti.ndrange(side, side)):
-                total += samples[m, y * side + j, x * side + i, k]
-            pictures[m, y, x, k] = total * (1.0 / (side * side))
+                total += samples[first + 4 * (j * side * width + i) + k]
+            pictures[4 * pixel + k] = total * (1.0 / (side * side))
 
 
 @ti.kernel
-def average_samples_adjoint(pictures_bar: ti.types.ndarray(), side: ti.template(), samples_bar: ti.types.ndarray()):
-    """Adjoint of ``average_samples``: writes samples_bar [M, s H, s W, 4] from pictures_bar [M, H, W, 4]."""
-    height, width = pictures_bar.shape[1], pictures_bar.shape[2]
-    for pixel in range(pictures_bar.shape[0] * height * width):
-        x, y, m = pixel % width, pixel // width % height, pixel // (width * height)
+def _average_adjoint(pictures_bar: ti.types.ndarray(), side: ti.template(), width: int, samples_bar: ti.types.ndarray()):
+    """Adjoint of ``_average``: writes samples_bar [... s H s W 4] from pictures_bar [... H W 4], both flat."""
+    for pixel in range(pictures_bar.shape[0] // 4):
+        first = _first_sample(pixel, width, side)
         for k in ti.static(range(4)):
-            bar = pictures_bar[m, y, x, k] * (1.0 / (side * side))
+            bar = pictures_bar[4 * pixel + k] * (1.0 / (side * side))
             for j, i in ti.static(ti.ndrange(side, side)):
-                samples_bar[m, y * side + j, x * side + i, k] = bar
+                samples_bar[first + 4 * (j * side * width + i) + k] = bar
 
 
-@ti.kernel
-def average_samples_jvp(samples_dot: ti.types.ndarray(), side: ti.template(), pictures_dot: ti.types.ndarray()):
-    """Tangent of ``average_samples`` in every column: reads [M, K, s H, s W, 4], writes [M, K, H, W, 4]."""
-    columns, height, width = pictures_dot.shape[1], pictures_dot.shape[2], pictures_dot.shape[3]
-    for pixel in range(pictures_dot.shape[0] * columns * height * width):
-        x, y, row = pixel % width, pixel // width % height, pixel // (width * height)
-        m, c = row // columns, row % columns
-        for k in ti.static(range(4)):
-            total = 0.0
-            for j, i in ti.static(ti.ndrange(side, side)):
-                total += samples_dot[m, c, y * side + j, x * side + i, k]
-            pictures_dot[m, c, y, x, k] = total * (1.0 / (side * side))
+def average_samples(samples: Array, side: int, pictures: Array) -> None:
+    """Average side x side samples, of pictures or of their tangents.
+
+    Args:
+        samples: [..., side H, side W, 4].
+        side: samples along each side of a pixel.
+        pictures: [..., H, W, 4], written.
+    """
+    with flat_view(samples) as flat_samples, flat_view(pictures) as flat_pictures:
+        _average(flat_samples, side, pictures.shape[-2], flat_pictures)
+
+
+def average_samples_adjoint(pictures_bar: Array, side: int, samples_bar: Array) -> None:
+    """Adjoint of ``average_samples``: writes samples_bar [..., side H, side W, 4] from pictures_bar [..., H, W, 4]."""
+    with flat_view(pictures_bar) as flat_pictures_bar, flat_view(samples_bar) as flat_samples_bar:
+        _average_adjoint(flat_pictures_bar, side, pictures_bar.shape[-2], flat_samples_bar)

@@ -8,7 +8,7 @@ from ti_render.raster.coverage import face_coverage, face_coverage_gradient, uni
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
 from ti_render.raster.fragment import fragment_at, perspective, sub_areas
 from ti_render.raster.fragment_tangent import barycentrics_tangent
-from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, perspective_tangent, tangent_rows
+from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, perspective_tangent, tangent_entry, tangent_rows
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
 from ti_render.rows import put3
@@ -59,7 +59,7 @@ class NearestFacesTangents(TilePass):
             surface_columns(faces, dots, work, scratch_offset, face_offset, attributes, m, r)
             for c in range(columns):
                 for k in ti.static(range(3)):
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k] = work.scratch[
+                    self.pictures_dot[tangent_entry(tile, pixel, c) + k] = work.scratch[
                         scratch_offset + c * SCRATCH.size + SCRATCH.colour_dot + k
                     ]
 
@@ -72,7 +72,7 @@ class NearestFacesTangents(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Tangents of the face's contribution to the coverage."""
-        i, p, m, x, y, code = pixel.index, pixel.centre, tile.image, pixel.x, pixel.y, face.code
+        i, p, code = pixel.index, pixel.centre, face.code
         front_derivative, back_derivative = union_coverage_gradient(
             self.pixel_state[i * DIBR_STATE_SIZE + FRONT], self.pixel_state[i * DIBR_STATE_SIZE + BACK]
         )
@@ -83,16 +83,17 @@ class NearestFacesTangents(TilePass):
             for c in range(tile.state.columns):
                 if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
-                    self.pictures_dot[m, c, y, x, 3] = self.pictures_dot[m, c, y, x, 3] + alpha_dot
+                    alpha = tangent_entry(tile, pixel, c) + 3
+                    self.pictures_dot[alpha] = self.pictures_dot[alpha] + alpha_dot
 
 
 @kernel
 def rasterise_dibr_jvp(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), dots: FaceArrays, work: FaceTangentWork,
-    pictures_dot: ti.types.ndarray(),
+    width: int, height: int, pictures_dot: ti.types.ndarray(),
 ):  # fmt: skip
-    """Turn pictures_dot [M, K, H, W, 4], which hold the backdrop's tangents, into those of the pictures (``rasterise_jvp``)."""
+    """Turn the flat pictures_dot [M K H W 4] of the backdrop's tangents into those of the pictures (``rasterise_jvp``)."""
     walk(
-        faces, tiles, pictures_dot.shape[3], pictures_dot.shape[2],
+        faces, tiles, width, height,
         NearestFacesTangents(faces, pixel_state, dots, work, pictures_dot),
     )  # fmt: skip

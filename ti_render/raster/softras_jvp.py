@@ -84,6 +84,12 @@ def tangent_rows(work: ti.template(), slot):
 
 
 @ti.func
+def tangent_entry(tile: ti.template(), pixel: ti.template(), c):
+    """First of the four entries of a pixel in column ``c`` of the pictures' tangents, a flat array."""
+    return 4 * (((tile.image * tile.state.columns + c) * tile.height + pixel.y) * tile.width + pixel.x)
+
+
+@ti.func
 def coverage_tangent(
     tangent_pass: ti.template(), tile: ti.template(), face: ti.template(), pixel: ti.template(), c, coverage,
     gradient: ti.template(),
@@ -156,7 +162,7 @@ class BlendingTangents(TilePass):
                 log_weight_dot += e_ground * (depth_advantage(self.pixel_state, pixel, z) * beta_dot - beta * z_dot)
             for k in ti.static(range(3)):
                 self.pixel_dot[4 * (i * columns + c) + k] = (
-                    self.pictures_dot[m, c, pixel.y, pixel.x, k]
+                    self.pictures_dot[tangent_entry(tile, pixel, c) + k]
                     * (1.0 - face_weight + face_weight * weight * (e_ground + e_background))
                     + face_weight * weight * log_weight_dot * colour_difference[k]
                 )
@@ -204,46 +210,63 @@ class BlendingTangents(TilePass):
                 weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
                 if weight > 0 and tile.state.any_moving == 1:
                     colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
-            gradient, boundary_barycentrics = distance_gradient(p, triangle, fragment, tile.inverse_sigma)
-            for c in range(tile.state.columns):
-                if self.work.column_flags[c] & MOVING_COLUMN != 0:
-                    offset = tile.state.scratch_offset + c * SCRATCH.size
-                    sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
-                    p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
-                    a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_offset, c, p_dot)
-                    log_probability_dot = fragment.log_derivative * gradient.dot(
-                        a0_dot * boundary_barycentrics[0] + a1_dot * boundary_barycentrics[1] + a2_dot * boundary_barycentrics[2]
-                    )
-                    log_probability_dot += (
-                        face.log_fade_gradient.dot(depths_dot)
-                        - fragment.log_derivative * fragment.logit * tile.inverse_sigma * sigma_dot
-                    )
-                    if weight > 0:
-                        b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
-                        if state.steepness > 0:
-                            edge_average_dot = edge_average_point.jvp(
-                                (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
-                                (a0_dot, a1_dot, a2_dot, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
-                            )
-                            steepness_dot = (
-                                state.steepness_by_a0.dot(a0_dot)
-                                + state.steepness_by_a1.dot(a1_dot)
-                                + state.steepness_by_a2.dot(a2_dot)
-                            )
-                            steepness_dot += state.steepness_by_depths.dot(depths_dot)
-                            b_dot += (edge_average_dot - b_dot) * state.steepness + (
-                                edge_average - fragment.barycentrics
-                            ) * steepness_dot
-                        r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                        put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
-                        self.work.scratch[offset + SCRATCH.z_dot] = z_dot
-                    self.work.scratch[offset + SCRATCH.log_probability_dot] = log_probability_dot
+            if tile.state.any_moving == 1:
+                self.write_fragment_tangents(tile, face, pixel, fragment, mixed, edge_average, r, z, weight)
             if weight > 0:
                 offsets = tile.state
                 surface_columns(
                     self.faces, self.dots, self.work, offsets.scratch_offset, offsets.face_offset, state.attributes, m, r
                 )
             self.add_colour(tile, pixel, z, weight, colour_difference)
+
+    @ti.func
+    def write_fragment_tangents(
+        self, tile: ti.template(), face: ti.template(), pixel: ti.template(), fragment: ti.template(), mixed, edge_average, r, z,
+        weight,
+    ):  # fmt: skip
+        """Write the tangents of log D, and for a ``weight`` of r and z, to scratch, in the columns that move vertices or camera.
+
+        Args:
+            tile, face, pixel, fragment: of the fragment.
+            mixed, edge_average: of ``mixed_barycentrics``.
+            r, z: of ``perspective``.
+            weight: of the fragment in the softmax.
+        """
+        p, m, triangle, state = pixel.centre, tile.image, face.triangle, face.state
+        gradient, boundary_barycentrics = distance_gradient(p, triangle, fragment, tile.inverse_sigma)
+        for c in range(tile.state.columns):
+            if self.work.column_flags[c] & MOVING_COLUMN != 0:
+                offset = tile.state.scratch_offset + c * SCRATCH.size
+                sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
+                p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
+                a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_offset, c, p_dot)
+                log_probability_dot = fragment.log_derivative * gradient.dot(
+                    a0_dot * boundary_barycentrics[0] + a1_dot * boundary_barycentrics[1] + a2_dot * boundary_barycentrics[2]
+                )
+                log_probability_dot += (
+                    face.log_fade_gradient.dot(depths_dot)
+                    - fragment.log_derivative * fragment.logit * tile.inverse_sigma * sigma_dot
+                )
+                if weight > 0:
+                    b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
+                    if state.steepness > 0:
+                        edge_average_dot = edge_average_point.jvp(
+                            (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
+                            (a0_dot, a1_dot, a2_dot, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
+                        )
+                        steepness_dot = (
+                            state.steepness_by_a0.dot(a0_dot)
+                            + state.steepness_by_a1.dot(a1_dot)
+                            + state.steepness_by_a2.dot(a2_dot)
+                        )
+                        steepness_dot += state.steepness_by_depths.dot(depths_dot)
+                        b_dot += (edge_average_dot - b_dot) * state.steepness + (
+                            edge_average - fragment.barycentrics
+                        ) * steepness_dot
+                    r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
+                    put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
+                    self.work.scratch[offset + SCRATCH.z_dot] = z_dot
+                self.work.scratch[offset + SCRATCH.log_probability_dot] = log_probability_dot
 
     @ti.func
     def add_colour(self, tile: ti.template(), pixel: ti.template(), z, weight, colour_difference):
@@ -285,21 +308,21 @@ class BlendingTangents(TilePass):
         columns = tile.state.columns
         for c in range(columns):
             for k in ti.static(range(4)):
-                self.pictures_dot[tile.image, c, pixel.y, pixel.x, k] = self.pixel_dot[4 * (pixel.index * columns + c) + k]
+                self.pictures_dot[tangent_entry(tile, pixel, c) + k] = self.pixel_dot[4 * (pixel.index * columns + c) + k]
 
 
 @kernel
 def rasterise_jvp(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), backdrop: ti.types.ndarray(), dots: FaceArrays,
-    work: FaceTangentWork, pixel_dot: ti.types.ndarray(), pictures_dot: ti.types.ndarray(),
+    work: FaceTangentWork, pixel_dot: ti.types.ndarray(), width: int, height: int, pictures_dot: ti.types.ndarray(),
 ):  # fmt: skip
-    """Turn pictures_dot [M, K, H, W, 4], which hold the backdrop's tangents, into those of the pictures.
+    """Turn pictures_dot [M K H W 4], a flat array of the backdrop's tangents, into those of the pictures.
 
     Reads the backdrop [M, H, W, 3], and of ``dots`` screen, vertices [M, V, K, 3], normals [M, G + F, K, 3], albedo
     [K, n, F, 3, 3], uv [K, n, F, 3, 2], texels [K, n, X, 3], uniforms [M K, U], maps [M L, K, R, R, 4], centres
     [M, K, H, W, 2]. pixel_dot [occupied side^2 K 4] is workspace.
     """
     walk(
-        faces, tiles, pictures_dot.shape[3], pictures_dot.shape[2],
+        faces, tiles, width, height,
         BlendingTangents(faces, pixel_state, backdrop, dots, work, pixel_dot, pictures_dot),
     )  # fmt: skip

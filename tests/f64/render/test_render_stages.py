@@ -14,7 +14,7 @@ from ti_render.geometry.lens import undistort_pixels, undistort_pixels_adjoint, 
 from ti_render.geometry.normals import find_normals, find_normals_adjoint, find_normals_jvp
 from ti_render.geometry.pose import pose, pose_adjoint, pose_jvp
 from ti_render.geometry.project import project, project_adjoint, project_jvp
-from ti_render.raster.antialias import average_samples, average_samples_adjoint, average_samples_jvp
+from ti_render.raster.antialias import average_samples, average_samples_adjoint
 
 
 def assert_derivatives(stage, adjoints, tangent, inputs):
@@ -176,7 +176,7 @@ def test_samples():
 
     def tangent(dots):
         pictures_dot = np.empty((2, 1, 2, 3, 4))
-        average_samples_jvp(np.ascontiguousarray(np.moveaxis(dots["samples"], 0, 1)), side, pictures_dot)
+        average_samples(np.ascontiguousarray(np.moveaxis(dots["samples"], 0, 1)), side, pictures_dot)
         return pictures_dot[:, 0]
 
     expected = inputs["samples"].reshape(2, 2, 3, 3, 3, 4).mean(axis=(2, 4))
