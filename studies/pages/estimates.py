@@ -9,7 +9,8 @@ A table in a page lies between two comments. The first one names a run folder an
     <!-- end -->
 
 The commands are those of the fenced block above it, up to the one that writes this folder. They run as printed in an empty
-folder, which holds the page's scene file if they name ``my_scene.py``. The warnings of the run follow the table.
+folder, which holds the page's scene file if they name ``my_scene.py``, with one thread: sums of several threads round
+differently, and an error bar from a few compressed films may differ with them. The warnings of the run follow the table.
 ``docs/results/pages`` keeps the numbers of each table beside its commands.
 """
 
@@ -147,7 +148,10 @@ def run_commands(commands: Sequence[str], folder: Path, *, scene_file: str | Non
     """
     if scene_file is not None:
         (folder / "my_scene.py").write_text(scene_file, encoding="utf-8")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "TI_CPU_MAX_NUM_THREADS": "1", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
     for command in commands:
         print(f"$ {command}", flush=True)
         done = subprocess.run([sys.executable, "-m", "risp_torch", *shlex.split(command)[1:]], cwd=folder, env=environment)
