@@ -4,7 +4,6 @@ Same pictures as ``softras`` to rounding. A face is visited row by row, LANES pi
 nearly edge-on (``edge_on``) and pixels on the line of an edge are visited pixel by pixel (``Blending.visit``).
 """
 
-
 from typing import Any
 
 from ti_render.arrays import FLAG, LIGHT, UNIFORM, Faces

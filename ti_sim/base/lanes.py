@@ -11,7 +11,7 @@ from ti_sim.base.runtime import ti
 # 32-byte vectors of f32: longer ones are no faster here, as a row of pixels of a small face has few pixels.
 LANES = 8
 
-# Largest argument range of ``exp_lanes``: exp(-32) is 1e-14.
+# Least argument of ``exp_lanes``, whose value is 2e-14.
 MIN_LANE_EXPONENT = -31.5
 
 

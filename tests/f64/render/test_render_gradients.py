@@ -145,3 +145,19 @@ def test_an_error_of_one_entry_is_seen(key):
         jvp, lambda point, bar: {key: planted}, {key: getattr(inputs, key)}, weights.shape, rtol=1e-8
     )
     assert not found.ok
+
+
+def test_columns_that_move_nothing_agree_with_central_differences():
+    """The tangents of an evenly lit ground are computed once for a row of pixels, and none where a column leaves it as it is."""
+    inputs, settings = render_scenes.scene("many_overlapping")
+    weights, rng = weights_of(inputs, settings), np.random.default_rng(11)
+    keys = ("albedo", "ambient", "background", "directional", "ground")
+    tangents = {key: np.zeros((len(keys), *getattr(inputs, key).shape)) for key in keys}
+    for k, key in enumerate(keys):
+        tangents[key][k] = rng.standard_normal(getattr(inputs, key).shape)
+    tangents["ground"][..., 3:] = 0.0  # its colour only
+    pushed = np.einsum("mijc,mkijc->k", weights, render_jvp(render(inputs, settings), tangents))
+    for k, key in enumerate(keys):
+        ends = [getattr(inputs, key) + sign * STEP * tangents[key][k] for sign in (1, -1)]
+        above, below = losses_of(weights, inputs, settings, {key: ends})
+        assert pushed[k] == pytest.approx((above - below) / (2 * STEP), rel=1e-5), key
