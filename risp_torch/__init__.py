@@ -41,6 +41,9 @@ from risp_torch.inversion.report.apply_result import apply_result
 from risp_torch.inversion.report.result import Inversion
 from risp_torch.inversion.run.invert import invert
 from risp_torch.risp.loss import RispLoss
+from risp_torch.scene.adding.link import LinkFrame
+from risp_torch.scene.adding.particles import Prescribed
+from risp_torch.scene.adding.smoke import SmokeAppearance
 from risp_torch.scene.forces import Forces
 from risp_torch.scene.load import load_scene, scene_names
 from risp_torch.scene.masks import render_masks
@@ -48,13 +51,15 @@ from risp_torch.scene.parts.cameras import Camera
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.joints import Fixed, Joint, Prismatic, Revolute, Spherical
 from risp_torch.scene.parts.lights import AmbientLight, DirectionalLight, EnvironmentLight, PointLight
-from risp_torch.scene.parts.materials import Air, Bending, Elastic, Membrane
+from risp_torch.scene.parts.materials import Actuation, Air, Bending, Elastic, Shell, Springs
 from risp_torch.scene.parts.motors import SinePulse
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.scene import Scene
+from risp_torch.scene.spec import PictureStyle
 from risp_torch.scene.start import Start
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
+from risp_torch.scene.time_stepping import SolverOptions
 from ti_sim import (
     Box,
     Capsule,
@@ -74,13 +79,14 @@ from ti_sim import (
 __version__ = program_version()
 
 __all__ = [
-    "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact", "Cylinder",
-    "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
-    "Forces", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LookSettings", "Loss", "LuminanceLoss",
-    "MaskLoss", "MatchedLoss", "Membrane", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param",
-    "PerceptualLoss", "PictureLoss", "PixelLoss", "PixelWeights", "PointLight", "Prismatic", "Quality", "Revolute",
-    "RispLoss", "Scene", "SearchStages", "SinePulse", "SmoothnessPrior", "Sphere", "Spherical", "Start", "State", "StateLoss",
-    "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH", "WideSteps", "apply_result", "check_film_gradient",
-    "check_torch", "film", "invert", "landscape", "linear_to_srgb", "load_scene", "pixel_loss", "read_video", "render_masks",
-    "scene_names", "simulate_video", "srgb_to_linear", "start", "write_frames", "write_video",
+    "Actuation", "Air", "AmbientLight", "Bending", "Box", "Camera", "Capsule", "Checkpoint", "CmaSettings", "Cone", "Contact",
+    "Cylinder", "DepthLoss", "DirectionalLight", "DivergenceError", "Elastic", "EnvironmentLight", "Films", "FindStart", "Fixed",
+    "Forces", "ImageTracksLoss", "ImplicitSettings", "Inversion", "Joint", "LinkFrame", "LookSettings", "Loss", "LuminanceLoss",
+    "MaskLoss", "MatchedLoss", "Mesh", "MixedLoss", "MixedPart", "NewtonSteps", "OptimiseSettings", "Param", "PerceptualLoss",
+    "PictureLoss", "PictureStyle", "PixelLoss", "PixelWeights", "PointLight", "Prescribed", "Prismatic", "Quality", "Revolute",
+    "RispLoss", "Scene", "SearchStages", "Shell", "SinePulse", "SmokeAppearance", "SmoothnessPrior", "SolverOptions", "Sphere",
+    "Spherical", "Springs", "Start", "State", "StateLoss", "States", "StoreAll", "Surface", "UserError", "WIDE_SEARCH",
+    "WideSteps", "apply_result", "check_film_gradient", "check_torch", "film", "invert", "landscape", "linear_to_srgb",
+    "load_scene", "pixel_loss", "read_video", "render_masks", "scene_names", "simulate_video", "srgb_to_linear", "start",
+    "write_frames", "write_video",
 ]  # fmt: skip

@@ -9,7 +9,20 @@ from typing import Literal
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Start, Surface, UserError
+from risp_torch import (
+    Air,
+    AmbientLight,
+    Bending,
+    Camera,
+    DirectionalLight,
+    Param,
+    PictureStyle,
+    Scene,
+    Shell,
+    Start,
+    Surface,
+    UserError,
+)
 from ti_sim.meshes import sheet_grid
 
 SIZE = (0.8, 0.4)  # m
@@ -43,25 +56,25 @@ def make_scene(
     """
     if field not in ("uniform", "affine", "particles"):
         raise UserError(f"the field {field!r} is unknown: choose uniform, affine or particles")
-    scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, two_sided=True, name="cloth")
+    scene = Scene(frame_dt=1 / 60, frames=36, substeps=40, style=PictureStyle(two_sided=True), name="cloth")
     mesh = sheet_grid(SIZE, CELLS)
     cell_index = np.rint((mesh.vertices[:, :2] / SIZE + 0.5) * CELLS).astype(int)
     upright_positions = mesh.vertices[:, [0, 2, 1]]  # in the world, for the upright cloth
     start_velocity = upright_positions @ np.transpose(VELOCITY_GRADIENT) + velocity if field == "particles" else velocity
     gradient = Param(VELOCITY_GRADIENT, low=-5.0, high=5.0, unit="1/s") if field == "affine" else 0.0
     scene.add_cloth(
-        "cloth",
-        mesh=mesh,
-        material=Membrane(mu=stiffness, lam=stiffness / 1.5, damping=0.05),
-        bending=Bending(stiffness=2e-3, damping=2e-5),
-        air=Air(drag=0.6, lift=0.2),
+        "cloth", mesh=mesh,
+        material=Shell(
+            mu=stiffness, lam=stiffness / 1.5, damping=0.05, bending=Bending(stiffness=2e-3, damping=2e-5),
+            air=Air(drag=0.6, lift=0.2),
+        ),
         density=0.2,
         start=Start(
             orientation=UPRIGHT, velocity=Param(start_velocity, low=-4.0, high=4.0, unit="m/s"), velocity_gradient=gradient
         ),
         fixed=lambda x: (np.abs(x[:, 0]) > 0.499 * SIZE[0]) & (x[:, 1] > 0.499 * SIZE[1]),
         surface=Surface(vertex_colors=np.where((cell_index.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
-    )
+    )  # fmt: skip
     scene.add_camera(
         Camera.look_at(
             eye=(0.9, -1.5, 0.5), target=(0.04, 0.0, -0.02), vertical_fov=30.0, width=size, height=size, near=0.4, far=4.0

@@ -7,7 +7,7 @@ section 4.2). The control is its uniform initial velocity. The goal is one pictu
 import numpy as np
 import torch
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Param, Scene, Start, Surface
+from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Param, PictureStyle, Scene, Shell, Start, Surface
 from risp_torch.control import ControlTask, DirectPolicy, Goal
 from ti_sim.meshes import SheetMesh, sheet_grid
 
@@ -27,23 +27,22 @@ def make_scene(
         frames: frame intervals of 1/30 s.
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=1 / 30, frames=frames, substeps=32, two_sided=True, gamma=1e-2, name="cloth_control")
+    scene = Scene(
+        frame_dt=1 / 30, frames=frames, substeps=32, style=PictureStyle(two_sided=True), gamma=1e-2, name="cloth_control",
+    )  # fmt: skip
     mesh = sheet_grid((SIDE, SIDE), cells)
     scene.add_cloth(
-        "cloth",
-        mesh=mesh,
-        material=Membrane(mu=60.0, lam=30.0, damping=0.01),
-        bending=Bending(rigidity=0.05, damping=1e-5),
-        air=Air(drag=1.0, lift=0.3),
+        "cloth", mesh=mesh,
+        material=Shell(
+            mu=60.0, lam=30.0, damping=0.01, bending=Bending(rigidity=0.05, damping=1e-5), air=Air(drag=1.0, lift=0.3)
+        ),
         mass=_masses(mesh, density=1.0, cord=0.15),
         start=Start(
-            position=(-1.8, 0.0, 1.8),
-            rotation=(0.5, 0.1, 0.1),
-            angular_velocity=(0.0, 1.0, 0.0),
+            position=(-1.8, 0.0, 1.8), rotation=(0.5, 0.1, 0.1), angular_velocity=(0.0, 1.0, 0.0),
             velocity=Param(velocity, low=-20.0, high=20.0, unit="m/s"),
         ),
         surface=Surface(vertex_colors=_colors(mesh), smooth=True),
-    )
+    )  # fmt: skip
     scene.add_camera(
         Camera.look_at(
             eye=(0.6, -6.5, -1.8), target=(0.6, 0.0, -1.2), vertical_fov=70.0, width=size, height=size, near=2.0, far=30.0

@@ -5,7 +5,7 @@ Two balls on light rods swing in the plane of the picture for half a second, sho
 
 import math
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Revolute, Scene, Sphere, Surface
+from risp_torch import AmbientLight, Camera, DirectionalLight, LinkFrame, Param, Revolute, Scene, Sphere, Surface
 
 PIVOT_HEIGHT = 0.45  # m, height
 
@@ -26,15 +26,13 @@ def make_scene(
     for k, (name, length, angle, radius, color) in enumerate(rods):
         scene.add_link(
             name,
-            parent="upper" if k else None,
+            frame=LinkFrame(
+                parent="upper" if k else None, at_tip=k > 0, position=(0.0, 0.0, 0.0 if k else PIVOT_HEIGHT),
+                length=Param(length, low=0.15, high=0.7),
+            ),
             joint=Revolute(axis=(0.0, -1.0, 0.0), angle=Param(angle, low=-math.pi / 2, high=math.pi / 2)),
-            shape=Sphere(radius=radius),
-            mass=0.5,
-            position=(0.0, 0.0, 0.0 if k else PIVOT_HEIGHT),
-            at_tip=k > 0,
-            length=Param(length, low=0.15, high=0.7),
-            surface=Surface(color=color),
-        )
+            shape=Sphere(radius=radius), mass=0.5, surface=Surface(color=color),
+        )  # fmt: skip
     scene.add_camera(
         Camera.look_at(
             eye=(0.0, -3.2, 0.0), target=(0.0, 0.0, 0.0), vertical_fov=32.0, width=size, height=size, near=1.0, far=5.0

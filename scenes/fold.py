@@ -6,7 +6,20 @@ cloth and cloth on table are both contact of surfaces (``add_self_contact``); th
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, Contact, DirectionalLight, Membrane, Param, Scene, Start, Surface
+from risp_torch import (
+    Air,
+    AmbientLight,
+    Bending,
+    Camera,
+    Contact,
+    DirectionalLight,
+    Param,
+    PictureStyle,
+    Scene,
+    Shell,
+    Start,
+    Surface,
+)
 from ti_sim.meshes import sheet_grid
 
 SIDE, CELLS = 0.4, 16  # m, 1
@@ -23,23 +36,22 @@ def make_scene(friction: float = 0.4, rate: float = 17.0, size: int = 128) -> Sc
         rate: initial angular velocity of the half [rad/s].
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=1 / 60, frames=300, substeps=100, two_sided=True, name="fold")
+    scene = Scene(frame_dt=1 / 60, frames=300, substeps=100, style=PictureStyle(two_sided=True), name="fold")
     mesh = sheet_grid((SIDE, SIDE), (CELLS, CELLS))
     cell_index = np.rint((mesh.vertices[:, :2] / SIDE + 0.5) * CELLS).astype(int)
     scene.add_cloth(
-        "cloth",
-        mesh=mesh,
-        material=Membrane(mu=100.0, lam=60.0, damping=0.05),
-        bending=Bending(stiffness=2e-4, damping=2e-6),
-        air=Air(drag=0.6, lift=0.1),
+        "cloth", mesh=mesh,
+        material=Shell(
+            mu=100.0, lam=60.0, damping=0.05, bending=Bending(stiffness=2e-4, damping=2e-6), air=Air(drag=0.6, lift=0.1)
+        ),
         density=0.2,
         start=Start(position=(0.0, 0.0, THICKNESS), velocity=np.outer(np.maximum(-mesh.vertices[:, 0], 0.0), (0.0, 0.0, rate))),
         surface=Surface(vertex_colors=np.where((cell_index.sum(axis=1) // 2 % 2)[:, None] > 0, RED, YELLOW), smooth=True),
-    )
+    )  # fmt: skip
     scene.add_cloth(
         "table",
         mesh=sheet_grid(TABLE_SIZE, (1, 1)),
-        material=Membrane(mu=100.0, lam=60.0),
+        material=Shell(mu=100.0, lam=60.0),
         density=1.0,
         fixed=lambda x: np.ones(len(x), dtype=bool),
         surface=Surface(color=GREY),

@@ -8,7 +8,7 @@ a drift towards the camera is hardly observable in a picture. The goal is a pict
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
+from risp_torch import Actuation, AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim.meshes import SolidMesh, gear_tets
 
@@ -51,8 +51,7 @@ def make_scene(density: float = 3.0, frames: int = 180, controls: int = 1, size:
             velocity=(SPEED, 0.0, 0.0),
             angular_velocity=(0.0, SPEED / RADII[2], 0.0),
         ),
-        actuation=np.zeros((frames * controls, pairs.max() + 1)),
-        actuation_groups=pairs,
+        actuation=Actuation(values=np.zeros((frames * controls, pairs.max() + 1)), groups=pairs),
         surface=Surface(face_colors=_colors(mesh)),
     )
     scene.add_camera(

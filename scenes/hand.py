@@ -10,7 +10,7 @@ eighth of a turn.
 import math
 from collections.abc import Collection
 
-from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Fixed, Param, Revolute, Scene, SinePulse, Surface
+from risp_torch import AmbientLight, Box, Camera, DirectionalLight, Fixed, LinkFrame, Param, Revolute, Scene, SinePulse, Surface
 from risp_torch.risp import Domains, JointAngleHead, PhotorealDomain, RispTask
 from risp_torch.scene.rendering_parameters import Factor, RenderingParameters, default_psi
 
@@ -116,6 +116,6 @@ def _add_phalanx(
         limit_stiffness=500.0,
     )  # fmt: skip
     scene.add_link(
-        f"{finger}{number}", parent=parent, joint=joint, shape=shape, density=1000.0, position=joint_position, center=center,
-        collision=f"{finger}{number}" in collision, surface=Surface(color=COLORS[finger]),
+        f"{finger}{number}", frame=LinkFrame(parent=parent, position=joint_position, center=center), joint=joint, shape=shape,
+        density=1000.0, collision=f"{finger}{number}" in collision, surface=Surface(color=COLORS[finger]),
     )  # fmt: skip

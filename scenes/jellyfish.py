@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from risp_torch import Air, AmbientLight, Bending, Camera, DirectionalLight, Membrane, Scene, Surface
+from risp_torch import Actuation, Air, AmbientLight, Bending, Camera, DirectionalLight, PictureStyle, Scene, Shell, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim import bending_edges
 from ti_sim.meshes import SheetMesh, sheet_disk
@@ -34,8 +34,8 @@ def make_scene(frames: int = 90, controls: int = 1, size: int = 128) -> Scene:
         size: of the square picture [pixels].
     """
     scene = Scene(
-        frame_dt=1 / 30, frames=frames, substeps=64, gravity=0.0, controls=controls, two_sided=True, gamma=1e-2,
-        name="jellyfish",
+        frame_dt=1 / 30, frames=frames, substeps=64, gravity=0.0, controls=controls, style=PictureStyle(two_sided=True),
+        gamma=1e-2, name="jellyfish",
     )  # fmt: skip
     mesh = jellyfish_mesh()
     edges = bending_edges(mesh.triangles)
@@ -45,14 +45,17 @@ def make_scene(frames: int = 90, controls: int = 1, size: int = 128) -> Scene:
     scene.add_cloth(
         "jellyfish",
         mesh=mesh,
-        material=Membrane(mu=2e3, lam=3e3, damping=20.0),
-        bending=Bending(
-            stiffness=10.0 * relative_stiffness,
-            damping=np.where(relative_stiffness == 1, 1.0, 0.05),
-            actuation=np.zeros((frames * controls, groups.max() + 1)),
-            actuation_groups=groups,
-        ),  # fmt: skip
-        air=Air(drag=500.0, lift=500.0),
+        material=Shell(
+            mu=2e3,
+            lam=3e3,
+            damping=20.0,
+            bending=Bending(
+                stiffness=10.0 * relative_stiffness,
+                damping=np.where(relative_stiffness == 1, 1.0, 0.05),
+                actuation=Actuation(values=np.zeros((frames * controls, groups.max() + 1)), groups=groups),
+            ),
+            air=Air(drag=500.0, lift=500.0),
+        ),
         density=100.0,
         surface=Surface(vertex_colors=_colors(mesh), smooth=True),
     )

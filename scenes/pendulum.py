@@ -6,7 +6,7 @@ length is visible: each of the four numbers is identifiable if the others are kn
 
 import math
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Revolute, Scene, Sphere, Surface
+from risp_torch import AmbientLight, Camera, DirectionalLight, LinkFrame, Param, Revolute, Scene, Sphere, Surface
 
 BALL_RADIUS = 0.09  # m, radius
 PIVOT_HEIGHT = 0.4  # m, height
@@ -32,8 +32,7 @@ def make_scene(length: float = 0.5, gravity: float = 9.81, damping: float = 0.02
         ),
         shape=Sphere(radius=BALL_RADIUS),
         mass=0.5,
-        position=(0.0, 0.0, PIVOT_HEIGHT),
-        length=Param(length, low=0.2, high=0.8),
+        frame=LinkFrame(position=(0.0, 0.0, PIVOT_HEIGHT), length=Param(length, low=0.2, high=0.8)),
         surface=Surface(color=(0.85, 0.25, 0.1)),
     )
     scene.add_camera(

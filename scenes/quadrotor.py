@@ -21,6 +21,7 @@ from risp_torch import (
     Mesh,
     Param,
     Scene,
+    SolverOptions,
     Start,
     Surface,
 )
@@ -52,7 +53,7 @@ def make_scene(mass: float = 3.0, size: int = 128, frames: int = FRAMES) -> Scen
         size: of the square picture [pixels].
         frames: frame intervals of 0.025 s, over which the manoeuvre continues.
     """
-    scene = Scene(frame_dt=FRAME_DT, frames=frames, substeps=5, max_distance=1000.0, name="quadrotor")
+    scene = Scene(frame_dt=FRAME_DT, frames=frames, substeps=5, solver=SolverOptions(max_distance=1000.0), name="quadrotor")
     shape, colors = airframe()
     scene.add_rigid(
         "quadrotor",

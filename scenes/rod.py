@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, Surface
+from risp_torch import AmbientLight, Camera, DirectionalLight, Elastic, Param, Scene, SolverOptions, Surface
 from risp_torch.risp import Domains, RispTask, SensorHead
 from risp_torch.scene.rendering_parameters import default_psi
 from ti_sim.meshes import box_hexes
@@ -37,8 +37,9 @@ def make_scene(
     """
     adaptive = integrator == "semi_implicit"
     scene = Scene(
-        frame_dt=FRAME_DT, frames=frames, substeps=substeps, integrator=integrator, adaptive=adaptive, gamma=1e-2, name="rod"
-    )
+        frame_dt=FRAME_DT, frames=frames, substeps=substeps, integrator=integrator, solver=SolverOptions(adaptive=adaptive),
+        gamma=1e-2, name="rod",
+    )  # fmt: skip
     mesh = box_hexes(SIZE, cells)
     node_column = np.rint((mesh.vertices[:, 0] / SIZE[0] + 0.5) * cells[0]).astype(int)
     scene.add_solid(

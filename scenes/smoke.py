@@ -41,7 +41,7 @@ def make_scene(
     bound_factors = {"low": 0.2, "high": 5.0}
     scene.add_smoke(
         "smoke", cells=(cells, cells), cell=cell, density=np.tile(bands * (cell_centres < 0.75), (cells, 1)),
-        velocity_x=np.diff(stream_function, axis=1) / cell, velocity_y=-np.diff(stream_function, axis=0) / cell,
+        velocity=(np.diff(stream_function, axis=1) / cell, -np.diff(stream_function, axis=0) / cell),
         buoyancy=Param(buoyancy, **{key: factor * buoyancy for key, factor in bound_factors.items()}, scale="log10"),
         viscosity=Param(viscosity, **{key: factor * viscosity for key, factor in bound_factors.items()}, scale="log10"),
         advection=advection,

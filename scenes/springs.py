@@ -6,7 +6,7 @@ between the four fixed corners, and swing.
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Scene, Surface
+from risp_torch import AmbientLight, Camera, DirectionalLight, Param, Scene, Springs, Surface
 
 BALLS_PER_SIDE = 5
 SPACING = 0.12  # m
@@ -24,16 +24,13 @@ def make_scene(stiffness: float = 60.0, size: int = 128) -> Scene:
     row, column = np.divmod(np.arange(BALLS_PER_SIDE * BALLS_PER_SIDE), BALLS_PER_SIDE)
     points = SPACING * np.stack([column - (BALLS_PER_SIDE - 1) / 2, row - (BALLS_PER_SIDE - 1) / 2, 0 * row], axis=1)
     scene.add_springs(
-        "net",
-        points=points,
-        springs=grid_springs(row, column),
-        stiffness=Param(stiffness, low=15.0, high=250.0, scale="log10"),
-        damping=0.02,
-        mass=0.03,
-        fixed=np.flatnonzero(np.isin(row, (0, BALLS_PER_SIDE - 1)) & np.isin(column, (0, BALLS_PER_SIDE - 1))),
-        radius=0.035,
-        surface=Surface(color=ORANGE, smooth=True),
-    )
+        "net", points=points,
+        springs=Springs(
+            indices=grid_springs(row, column), stiffness=Param(stiffness, low=15.0, high=250.0, scale="log10"), damping=0.02
+        ),
+        mass=0.03, fixed=np.flatnonzero(np.isin(row, (0, BALLS_PER_SIDE - 1)) & np.isin(column, (0, BALLS_PER_SIDE - 1))),
+        radius=0.035, surface=Surface(color=ORANGE, smooth=True),
+    )  # fmt: skip
     scene.add_camera(
         Camera.look_at(
             eye=(0.2, -1.3, 0.4),

@@ -7,7 +7,7 @@ tanh determine for every frame the area change of each triangle, at most a fifth
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
+from risp_torch import Actuation, AmbientLight, Camera, Contact, DirectionalLight, Elastic, PictureStyle, Scene, Start, Surface
 from risp_torch.control import ControlTask, Goal, SinePolicy, control_times
 from ti_sim.meshes import SheetMesh, sheet_grid
 
@@ -26,7 +26,10 @@ def make_scene(frames: int = 300, controls: int = 1, size: int = 128) -> Scene:
         controls: rows of actuation in a frame, a divisor of 32.
         size: of the square picture [pixels].
     """
-    scene = Scene(frame_dt=1 / 60, frames=frames, substeps=32, controls=controls, gamma=1e-2, two_sided=True, name="walker")
+    scene = Scene(
+        frame_dt=1 / 60, frames=frames, substeps=32, controls=controls, gamma=1e-2, style=PictureStyle(two_sided=True),
+        name="walker",
+    )  # fmt: skip
     scene.add_ground(
         contact=Contact(stiffness=1e4, damping=1e3, friction_stiffness=1e3, friction=0.5),
         color=(0.42, 0.46, 0.38), pattern="checker", second_color=(0.34, 0.38, 0.31), cell=0.5,
@@ -38,7 +41,7 @@ def make_scene(frames: int = 300, controls: int = 1, size: int = 128) -> Scene:
         material=Elastic(mu=1e4, lam=1e4, convention="energy", damping=100.0),
         mass=1.0,
         start=Start(position=(0.0, 0.0, SIZE[1] / 2), orientation=UPRIGHT),
-        actuation=np.zeros((frames * controls, len(mesh.triangles))),
+        actuation=Actuation(values=np.zeros((frames * controls, len(mesh.triangles)))),
         surface=Surface(face_colors=_colors(mesh)),
     )
     scene.add_camera(

@@ -13,7 +13,7 @@ import numpy as np
 from risp_torch.scene.parts.body import Body
 from risp_torch.scene.parts.deformable import Deformable
 from risp_torch.scene.parts.described import DescribedPart
-from risp_torch.scene.parts.elements import Actuation, Sheet, SpringNetwork
+from risp_torch.scene.parts.elements import ActuationRows, Sheet, SpringNetwork
 from risp_torch.scene.parts.lights import ARRAYS, lights_of_array
 from risp_torch.scene.parts.links import Link
 from risp_torch.scene.parts.surface import SurfaceMesh
@@ -52,7 +52,7 @@ def describe(scene: SceneSpec) -> dict[str, Any]:
 
 def _implicit(scene: SceneSpec) -> dict[str, Any]:
     """Convergence of implicit steps, if the scene has any."""
-    return {"implicit": asdict(scene.stepping.implicit)} if scene.stepping.is_implicit else {}
+    return {"implicit": asdict(scene.stepping.solver.implicit)} if scene.stepping.is_implicit else {}
 
 
 def _self_described(scene: SceneSpec) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def _optional_entries(scene: SceneSpec) -> dict[str, Any]:
     colliding = [b.name for b in scene.bodies if b.collision is not None]
     entries = {key: value for key, value in (("links", links), ("motors", motors), ("collision", colliding)) if value}
     rotors = [[r.name, r.body, list(r.axis), r.limit, r.count] for r in scene.rotors]
-    max_distance = scene.stepping.max_distance
-    entries |= _deformable_entries(scene) | ({"adaptive": True} if scene.stepping.adaptive else {})
+    max_distance = scene.stepping.solver.max_distance
+    entries |= _deformable_entries(scene) | ({"adaptive": True} if scene.stepping.solver.adaptive else {})
     entries |= {"contact_per_area": sorted(scene.table.per_area)} if scene.table.per_area else {}
     return (
         entries | ({"rotors": rotors} if rotors else {}) | ({"max_distance": max_distance} if math.isfinite(max_distance) else {})
@@ -117,7 +117,7 @@ def _deformable(deformable: Deformable) -> list[Any]:
     return entries
 
 
-def _groups(actuation: Actuation | None) -> list[int] | None:
+def _groups(actuation: ActuationRows | None) -> list[int] | None:
     """Column of the actuation for each element; None for one column per element, or without actuation."""
     return None if actuation is None or actuation.groups is None else actuation.groups.tolist()
 

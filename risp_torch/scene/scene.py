@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,15 +39,13 @@ from risp_torch.scene.simulation.simulator import Simulator, current_simulator
 from risp_torch.scene.spec import ALL_PARTS, PictureStyle, SceneSpec
 from risp_torch.scene.state import State
 from risp_torch.scene.states import States
-from risp_torch.scene.time_stepping import MAX_STEPS, Integrator, TimeStepping
+from risp_torch.scene.time_stepping import MAX_STEPS, Integrator, SolverOptions, TimeStepping
 from risp_torch.scene.view.current import current_view
 from risp_torch.scene.view.view import PictureOptions, Quantity, View
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
-from ti_sim.base.rules import Count, FromZero, Positive, PositiveOrInfinite, Rule, checked
-from ti_sim.deformable.implicit.settings import ImplicitSettings
+from ti_sim.base.rules import Count, FromZero, Positive, checked
 from ti_sim.rollout.adjoint import Adjoint
-from ti_sim.rollout.time_steps import Plan
 from ti_sim.shapes.mass import check_inertia
 
 
@@ -70,18 +67,11 @@ class Scene(SceneSpec):
         substeps: Count,
         gravity: Vector = (0.0, 0.0, -9.81),
         integrator: Integrator = "semi_implicit",
-        plan: Plan = "auto",
-        max_distance: PositiveOrInfinite = math.inf,
         controls: Count = 1,
-        adaptive: bool = False,
-        implicit: ImplicitSettings = ImplicitSettings(),  # noqa: B008 (it is frozen)
+        solver: SolverOptions = SolverOptions(),  # noqa: B008 (it is frozen)
         sigma: Number = 1e-4,
         gamma: Number = 1e-3,
-        shading: Literal["none", "lambert", "phong"] = "lambert",
-        aggregation: Literal["softras", "dibr"] = "softras",
-        composite: Literal["alpha", "softmax"] = "alpha",
-        antialias: Annotated[int, Rule(integer=True, minimum=1, maximum=16)] = 1,
-        two_sided: bool = False,
+        style: PictureStyle = PictureStyle(),  # noqa: B008 (it is frozen)
         name: str = "",
     ) -> None:
         """An empty scene.
@@ -93,23 +83,12 @@ class Scene(SceneSpec):
             gravity: [3] m/s2, or one number, its magnitude downwards.
             integrator: "semi_implicit"; "rk4" of bodies; "backward_euler", "bdf2" or "sdirk2" of deformable bodies that collide
                 with the ground at most: implicit steps, for stiff materials and long steps.
-            plan: execution plan of the solver (``RigidSettings``, ``DeformableSettings``).
-            max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther is treated as
-                diverged.
             controls: rows of actuation of deformable bodies per frame, each held for an equal number of steps; 1 or a divisor of
                 ``substeps``.
-            adaptive: whether every world of a rollout of deformable bodies that do not collide with rigid bodies takes no more
-                steps than its own parameters need at its start (``stable_step``, with a safety margin of two fifths, in levels of
-                a fifth), from an eighth of ``substeps`` to all. Position errors are about the motion in half of the difference
-                between the steps.
-            implicit: convergence of implicit steps.
+            solver: execution plan, adaptive and implicit steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
-            shading: "none" (colours as they are), "lambert" (diffuse) or "phong" (with highlights: ``Surface``).
-            aggregation: how faces are aggregated to an image, "softras" or "dibr" (``RasterSettings``).
-            composite: how coverage is composited into the colour, "alpha" or "softmax" (``RasterSettings``).
-            antialias: samples along each side of a pixel.
-            two_sided: whether back faces are also lit.
+            style: shading and rasterisation of pictures.
             name: name of the scene in reports.
 
         Raises:
@@ -118,11 +97,7 @@ class Scene(SceneSpec):
         if frames * substeps > MAX_STEPS:
             raise UserError(f"Scene: frames {frames} of {substeps} substeps are more steps than are counted: at most {MAX_STEPS}")
         stepping = TimeStepping(
-            frame_dt=frame_dt, substeps=substeps, integrator=integrator, plan=plan, max_distance=max_distance,
-            controls=controls, adaptive=adaptive, implicit=implicit,
-        )  # fmt: skip
-        style = PictureStyle(
-            shading=shading, aggregation=aggregation, composite=composite, antialias=antialias, two_sided=two_sided
+            frame_dt=frame_dt, substeps=substeps, integrator=integrator, controls=controls, solver=solver
         )
         super().__init__(name=name, frames=frames, stepping=stepping, style=style, table=ParameterTable({}))
         is_magnitude = np.ndim(gravity.value if isinstance(gravity, Param) else gravity) == 0

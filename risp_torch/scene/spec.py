@@ -33,9 +33,9 @@ class PictureStyle:
     """Shading and rasterisation of images (``RasterSettings``).
 
     Attributes:
-        shading: "none", "lambert" or "phong".
-        aggregation: "softras" or "dibr".
-        composite: "alpha" or "softmax".
+        shading: "none" (colours as they are), "lambert" (diffuse) or "phong" (with highlights: ``Surface``).
+        aggregation: how faces are aggregated to an image, "softras" or "dibr".
+        composite: how coverage is composited into the colour, "alpha" or "softmax".
         antialias: samples along each side of a pixel.
         two_sided: whether back faces are also lit.
 

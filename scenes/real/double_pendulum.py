@@ -15,7 +15,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from risp_torch import AmbientLight, Box, Camera, Cylinder, Fixed, Mesh, Param, Revolute, Scene, Sphere, Surface
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Camera,
+    Cylinder,
+    Fixed,
+    LinkFrame,
+    Mesh,
+    Param,
+    PictureStyle,
+    Revolute,
+    Scene,
+    Sphere,
+    Surface,
+)
 
 RATE = 29.97  # Hz, of the film
 UPPER_LENGTH, LOWER_LENGTH = 0.3, 0.2  # m
@@ -59,8 +73,8 @@ def make_scene(
         rate: frames per second, the film's by default [Hz].
     """
     scene = Scene(
-        frame_dt=1 / rate, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4, antialias=antialias,
-        name="double_pendulum_real",
+        frame_dt=1 / rate, frames=frames, substeps=substeps, sigma=1e-5 * (152 / size) ** 2, gamma=1e-4,
+        style=PictureStyle(antialias=antialias), name="double_pendulum_real",
     )  # fmt: skip
     published = MODELS[model]
     for k, (name, length) in enumerate((("upper", UPPER_LENGTH), ("lower", LOWER_LENGTH))):
@@ -68,27 +82,20 @@ def make_scene(
         central_inertia = published["I"][k] - mass * offset**2
         scene.add_link(
             name,
-            parent="upper" if k else None,
+            frame=LinkFrame(
+                parent="upper" if k else None, at_tip=k > 0, position=(0.0, -LINK_OFFSET if k else 0.0, 0.0),
+                center=Param((0.0, -0.008, -offset), low=(-0.02, -0.02, -0.35), high=(0.02, 0.02, -0.1)),
+                length=Param(length, low=0.15, high=0.4), share=0.0,
+            ),
             joint=Revolute(
-                axis=AXIS,
-                angle=Param(angles[k], low=-2 * np.pi, high=2 * np.pi),
-                rate=Param(0.0, low=-25.0, high=25.0),
+                axis=AXIS, angle=Param(angles[k], low=-2 * np.pi, high=2 * np.pi), rate=Param(0.0, low=-25.0, high=25.0),
                 damping=Param(published["b"][k], low=0.0, high=0.15),
                 armature=Param(GEAR_RATIO**2 * published["Ir"], low=0.0, high=0.02),
-                dry_friction=Param(published["cf"][k], low=0.0, high=0.3),
-                dry_stiffness=DRY_STIFFNESS,
-                dry_damping=DRY_DAMPING,
+                dry_friction=Param(published["cf"][k], low=0.0, high=0.3), dry_stiffness=DRY_STIFFNESS, dry_damping=DRY_DAMPING,
             ),
-            shape=Sphere(radius=0.004, subdivisions=1),  # hidden in the strip
-            mass=Param(mass, low=0.4, high=0.8),
-            inertia=Param(central_inertia * np.eye(3), low=0.0, high=0.03),
-            position=(0.0, -LINK_OFFSET if k else 0.0, 0.0),
-            at_tip=k > 0,
-            center=Param((0.0, -0.008, -offset), low=(-0.02, -0.02, -0.35), high=(0.02, 0.02, -0.1)),
-            length=Param(length, low=0.15, high=0.4),
-            share=0.0,
-            surface=Surface(color=METAL),
-        )
+            shape=Sphere(radius=0.004, subdivisions=1), mass=Param(mass, low=0.4, high=0.8),
+            inertia=Param(central_inertia * np.eye(3), low=0.0, high=0.03), surface=Surface(color=METAL),
+        )  # fmt: skip
     add_shapes(scene)
     scene.add_motors("motors", joints=["upper", "lower"], actions=np.zeros((frames, 2)), limit=10.0)
     scene.add_camera(film_camera(size))
@@ -134,8 +141,8 @@ def add_shapes(scene: Scene) -> None:
         vertices, faces, colors = merge_parts(parts)
         mesh = Mesh(vertices=vertices, faces=faces)
         scene.add_link(
-            name, parent=parent, joint=Fixed(), shape=mesh, mass=SHAPE_MASS, inertia=1e-7 * np.eye(3), at_tip=is_at_tip,
-            center=mesh.solid().centre_of_mass, surface=Surface(face_colors=colors),
+            name, frame=LinkFrame(parent=parent, at_tip=is_at_tip, center=mesh.solid().centre_of_mass), joint=Fixed(), shape=mesh,
+            mass=SHAPE_MASS, inertia=1e-7 * np.eye(3), surface=Surface(face_colors=colors),
         )  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 def gear(plan: str) -> Scene:
     """The scene with one plan of the solver or another."""
     scene = load_scene("gear")
-    scene.stepping = replace(scene.stepping, plan=plan)
+    scene.stepping = replace(scene.stepping, solver=replace(scene.stepping.solver, plan=plan))
     return scene
 
 

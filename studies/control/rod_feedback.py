@@ -142,7 +142,7 @@ def rod(factor: float, options: argparse.Namespace, size: int) -> Scene:
     """A rod of some times the usual Young's modulus, filmed for the network."""
     scene = load_scene("rod", cells=tuple(options.cells))
     scene.set("rod.E", factor * scene.table["rod.E"].value)
-    scene.stepping = replace(scene.stepping, plan=options.plan)
+    scene.stepping = replace(scene.stepping, solver=replace(scene.stepping.solver, plan=options.plan))
     resize_pictures(scene, size)
     return scene
 

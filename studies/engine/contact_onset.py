@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from risp_torch import Contact, Membrane, Scene, Sphere, Start, start
+from risp_torch import Contact, Scene, Shell, Sphere, Start, start
 from risp_torch.programs import run_with_exit_status
 from studies.markdown import markdown, write_into_page
 from ti_sim import contact_time, damping_for_restitution, restitution
@@ -118,7 +118,7 @@ def implicit_slopes(kd: float, integrator: str, gap: float) -> tuple[np.ndarray,
     scene.add_ground(contact=Contact(stiffness=STIFFNESS, damping=kd, friction=0.0, friction_stiffness=0.0))
     mesh = SheetMesh(np.array([(0.0, 0, 0), (1, 0, 0), (0, 1, 0)]), np.array([(0, 1, 2)]))
     velocity = (0, 0, -SPEED)
-    scene.add_cloth("sheet", mesh=mesh, material=Membrane(mu=1.0, lam=1.0), mass=MASS, start=Start(velocity=velocity))
+    scene.add_cloth("sheet", mesh=mesh, material=Shell(mu=1.0, lam=1.0), mass=MASS, start=Start(velocity=velocity))
     heights = torch.from_numpy(HEIGHTS[::2] - GAP + gap)
     position = torch.stack((torch.zeros_like(heights), torch.zeros_like(heights), heights), dim=1)
     position.requires_grad_()

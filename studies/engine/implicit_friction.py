@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from risp_torch import Bending, Contact, Elastic, Membrane, Scene, Start
+from risp_torch import Bending, Contact, Elastic, Scene, Shell, Start
 from studies.markdown import markdown
 from studies.numbered_runs import NumberedStudy
 from ti_sim import ConvergenceError
@@ -67,7 +67,7 @@ class Case:
         elif self.kind == "cloth":
             mesh = sheet_grid((0.2, 0.2), (4, 4))
             body = {
-                "material": Membrane(mu=1e-3 * stiffness, lam=1e-3 * stiffness, damping=2e-6 * stiffness),
+                "material": Shell(mu=1e-3 * stiffness, lam=1e-3 * stiffness, damping=2e-6 * stiffness),
                 "bending": Bending(stiffness=2e-3, damping=1e-4), "density": 0.2,
             }  # fmt: skip
             mass = 0.2 * 0.04

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Mesh, Param, Scene, Start, Surface
+from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Mesh, Param, PictureStyle, Scene, Start, Surface
 from scenes.toss import octant_colors
 from ti_sim import FromZero, checked
 
@@ -178,8 +178,9 @@ def toss_scene(
     """
     ranges, mesh = RANGES[toss.units], shaped(toss.shape, toss.sides)
     scene = Scene(
-        frame_dt=ranges.frame_dt, frames=frames, substeps=substeps(mesh, ranges), gamma=1e-2, shading=shading, name=toss.shape
-    )
+        frame_dt=ranges.frame_dt, frames=frames, substeps=substeps(mesh, ranges), gamma=1e-2, style=PictureStyle(shading=shading),
+        name=toss.shape,
+    )  # fmt: skip
     unknown = {}
     for name, value in toss.values.items():
         low, high = ranges.of(name)

@@ -20,6 +20,7 @@ from risp_torch import (
     Cylinder,
     DirectionalLight,
     EnvironmentLight,
+    PictureStyle,
     PointLight,
     Scene,
     Sphere,
@@ -83,16 +84,16 @@ def aggregation_sheet(size: int) -> Sheet:
     for gamma in (1e-4, 1e-2, 1e-1, 1.0):
         pictures[f"SoftRas, gamma {gamma:.0e}"] = shot(stage(size, gamma=gamma))
     for name, style in {
-        "SoftRas, composite alpha": {},
-        "SoftRas, composite softmax": {"composite": "softmax"},
-        "DIB-R": {"aggregation": "dibr"},
+        "SoftRas, composite alpha": PictureStyle(),
+        "SoftRas, composite softmax": PictureStyle(composite="softmax"),
+        "DIB-R": PictureStyle(aggregation="dibr"),
     }.items():
-        pictures[f"{name},\nsigma 1e-3"] = shot(stage(size, sigma=1e-3, **style))
-    alpha = shot(stage(size, sigma=1e-3, aggregation="dibr"), alpha=True)[..., 3]
+        pictures[f"{name},\nsigma 1e-3"] = shot(stage(size, sigma=1e-3, style=style))
+    alpha = shot(stage(size, sigma=1e-3, style=PictureStyle(aggregation="dibr")), alpha=True)[..., 3]
     pictures["DIB-R, alpha,\nsigma 1e-3"] = grey(alpha)
     small = max(8, size // 4)
     for count in (1, 2, 4):
-        scene = stage(small, sigma=1e-7, antialias=count)
+        scene = stage(small, sigma=1e-7, style=PictureStyle(antialias=count))
         pictures[f"antialias {count}, sigma 1e-7,\nenlarged four times"] = enlarged(shot(scene), size)
     pictures["antialias 1, edges one pixel\nsoft, enlarged four times"] = enlarged(shot(stage(small)), size)
     return Sheet(pictures)
@@ -160,16 +161,16 @@ def shading_sheet(size: int) -> Sheet:
     """No shading, Lambert and Phong, flat and smooth normals, and the highlight's size."""
     flat, smooth = {"subdivisions": 2, "ball": Surface(color=ORANGE)}, {"ball": Surface(color=ORANGE, smooth=True)}
     pictures = {
-        "shading none": shot(stage(size, shading="none", **smooth)),
+        "shading none": shot(stage(size, style=PictureStyle(shading="none"), **smooth)),
         "lambert, flat": shot(stage(size, **flat)),
         "lambert, smooth": shot(stage(size, subdivisions=2, **smooth)),
         "lambert, smooth, left with\ncrease_angle 0.8 rad": shot(two_cylinders(size)),
-        "phong, flat": shot(stage(size, shading="phong", **flat)),
+        "phong, flat": shot(stage(size, style=PictureStyle(shading="phong"), **flat)),
     }
     for shininess in (5.0, 20.0, 100.0):
         ball = Surface(color=ORANGE, smooth=True, specular=0.5, shininess=shininess)
         box = Surface(color=TEAL, specular=0.5, shininess=shininess)
-        scene = stage(size, shading="phong", ball=ball, box=box)
+        scene = stage(size, style=PictureStyle(shading="phong"), ball=ball, box=box)
         pictures[f"phong, smooth ball, specular\n0.5, shininess {shininess:g}"] = shot(scene)
     return Sheet(pictures)
 
@@ -276,7 +277,8 @@ def ground_sheet(size: int) -> Sheet:
         "texture, clamp": texture | {"wrap": "clamp", "origin": (-0.05, -0.05)},
         "texture times color": texture | {"color": (0.4, 0.7, 1.0)},
     }
-    return Sheet({name: shot(with_shadows(stage(size, ground=ground, antialias=2))) for name, ground in grounds.items()})
+    style = PictureStyle(antialias=2)
+    return Sheet({name: shot(with_shadows(stage(size, ground=ground, style=style))) for name, ground in grounds.items()})
 
 
 def camera_sheet(size: int) -> Sheet:
@@ -312,7 +314,7 @@ def moved(scene: Scene, name: str, step: Sequence[float]) -> Scene:
 
 def derivative_sheet(size: int) -> Sheet:
     """Columns of the image Jacobian: red where the picture gets brighter, blue where it gets darker."""
-    scene = with_shadows(stage(size, shading="phong", ground={"pattern": "checker", "cell": 0.05}), bias=0.08)
+    scene = with_shadows(stage(size, style=PictureStyle(shading="phong"), ground={"pattern": "checker", "cell": 0.05}), bias=0.08)
     values = {name: np.asarray(param.value) for name, param in scene.parameters.items()}
     psi = RenderingParameters(
         scene,
@@ -372,7 +374,9 @@ def mitsuba_sheet(size: int, samples: int = SAMPLES) -> Sheet:
     from risp_torch.risp import photoreal_film
     from ti_render.photoreal import MitsubaSettings
 
-    scene = with_shadows(stage(size, box=Surface(face_colors=SIX_COLORS), antialias=2), resolution=256, sigma=2e-5)
+    scene = with_shadows(
+        stage(size, box=Surface(face_colors=SIX_COLORS), style=PictureStyle(antialias=2)), resolution=256, sigma=2e-5
+    )
     states = scene.rollout(frames=1)
     pictures = {"rasterised": shot(scene)}
     for name, look, seed in (

@@ -21,7 +21,7 @@ BALL_PLACE, BOX_PLACE, BOX_TURN = (-0.03, 0.03, BALL_RADIUS), (0.028, -0.025, 0.
 
 
 def empty_stage(
-    size: int, *, ground: Mapping[str, Any] | None = None, camera: Mapping[str, Any] | None = None, **style: Any
+    size: int, *, ground: Mapping[str, Any] | None = None, camera: Mapping[str, Any] | None = None, **options: Any
 ) -> Scene:
     """A scene with a ground and a camera, without bodies and lights.
 
@@ -29,10 +29,10 @@ def empty_stage(
         size: of the square picture [pixels].
         ground: options of ``Scene.add_ground``.
         camera: options of ``Camera.look_at`` in place of the usual ones.
-        style: options of ``Scene``.
+        options: of ``Scene``.
     """
     defaults = {"sigma": 1e-4 * (128 / size) ** 2, "gamma": 1e-3}  # edges as soft, in pixels, at every size
-    scene = Scene(frame_dt=0.01, frames=1, substeps=20, **(defaults | style))
+    scene = Scene(frame_dt=0.01, frames=1, substeps=20, **(defaults | options))
     scene.add_ground(contact=CONTACT, **({"color": (0.5, 0.48, 0.45)} | dict(ground or {})))
     view = {"eye": (0.0, -0.5, 0.26), "target": (0.0, 0.0, 0.03), "vertical_fov": 18.0, "near": 0.2, "far": 1.5}
     scene.add_camera(Camera.look_at(width=size, height=size, **(view | dict(camera or {}))))

@@ -1,6 +1,6 @@
 """A soft block between an arm with a ball and a mesh that hangs on the world: links and particles that touch."""
 
-from risp_torch import Contact, Elastic, Mesh, Revolute, Scene, Sphere, Start
+from risp_torch import Contact, Elastic, LinkFrame, Mesh, Revolute, Scene, Sphere, Start
 from ti_sim.meshes import box_tets
 
 DRY = {"dry_friction": 0.02, "dry_stiffness": 2.0, "dry_damping": 0.01}
@@ -22,7 +22,7 @@ def block_between_bodies(
     contact = Contact(stiffness=stiffness, damping=1.0, friction_stiffness=2.0, friction=0.3)
     scene.add_link(
         "arm", shape=Sphere(radius=0.06), joint=Revolute(axis=(0.0, 1.0, 0.0), angle=0.1, **(DRY if is_dry else {})), mass=0.4,
-        length=0.2, position=(0.0, 0.0, 0.3), contact=contact, collision=True,
+        frame=LinkFrame(length=0.2, position=(0.0, 0.0, 0.3)), contact=contact, collision=True,
     )  # fmt: skip
     pebble = Sphere(radius=0.1, subdivisions=1).surface()
     scene.add_rigid(

@@ -5,7 +5,19 @@ The file is a scene file too: the command line is tested with a copy of it.
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, Elastic, Scene, Start, Surface
+from risp_torch import (
+    Actuation,
+    AmbientLight,
+    Camera,
+    Contact,
+    DirectionalLight,
+    Elastic,
+    PictureStyle,
+    Scene,
+    SolverOptions,
+    Start,
+    Surface,
+)
 from risp_torch.control import ControlTask, Feedback, Goal, SinePolicy, control_times
 from ti_sim.meshes import sheet_grid
 
@@ -16,8 +28,8 @@ UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))
 def make_scene(frames: int = 4, substeps: int = 8, controls: int = 2, size: int = 16) -> Scene:
     """The sheet, upright on the ground."""
     scene = Scene(
-        frame_dt=0.02, frames=frames, substeps=substeps, controls=controls, plan="world", sigma=2e-3, gamma=1e-2,
-        two_sided=True, name="small_control",
+        frame_dt=0.02, frames=frames, substeps=substeps, controls=controls, solver=SolverOptions(plan="world"), sigma=2e-3,
+        gamma=1e-2, style=PictureStyle(two_sided=True), name="small_control",
     )  # fmt: skip
     scene.add_ground(contact=Contact(stiffness=20.0, damping=0.1, friction_stiffness=0.5, friction=0.5))
     mesh = sheet_grid(SIZE, (2, 1))
@@ -27,7 +39,7 @@ def make_scene(frames: int = 4, substeps: int = 8, controls: int = 2, size: int 
         material=Elastic(mu=200.0, lam=200.0, convention="energy", damping=0.5),
         mass=0.05,
         start=Start(position=(0.0, 0.0, 0.07), orientation=UPRIGHT),
-        actuation=np.zeros((frames * controls, len(mesh.triangles))),
+        actuation=Actuation(values=np.zeros((frames * controls, len(mesh.triangles)))),
         surface=Surface(face_colors=[(0.8, 0.2, 0.1), (0.2, 0.3, 0.8), (0.2, 0.3, 0.8), (0.8, 0.2, 0.1)]),
     )
     scene.add_load(

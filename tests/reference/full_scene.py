@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from risp_torch import AmbientLight, Camera, Contact, DirectionalLight, EnvironmentLight, PointLight, Scene, Start, Surface
+from risp_torch import (
+    AmbientLight,
+    Camera,
+    Contact,
+    DirectionalLight,
+    EnvironmentLight,
+    PictureStyle,
+    PointLight,
+    Scene,
+    Start,
+    Surface,
+)
 from ti_sim import Box, Sphere
 
 CONTACT = Contact(stiffness=400.0, damping=0.1, friction_stiffness=0.5, friction=0.3)
@@ -22,17 +33,22 @@ def camera(size: int, name: str = "", eye: tuple[float, float, float] = (0.08, -
     )  # fmt: skip
 
 
-def make_full_scene(*, size: int = 12, pictures: bool = False, cameras: bool = True, **style: object) -> Scene:
+FULL_STYLE = PictureStyle(shading="phong")
+
+
+def make_full_scene(
+    *, size: int = 12, pictures: bool = False, cameras: bool = True, style: PictureStyle = FULL_STYLE, **options: object
+) -> Scene:
     """A textured box and a smooth ball above the ground.
 
     Args:
         size: of the square picture [pixels].
         pictures: whether ground and background are pictures instead of a checker and a gradient.
         cameras: whether there is a camera.
-        style: shading and the like of the Scene.
+        style: of the Scene, as its other options.
     """
-    style = {"shading": "phong", "sigma": 1e-3, "gamma": 2e-3, "name": "full"} | style
-    scene = Scene(frame_dt=5e-3, frames=4, substeps=10, **style)
+    softness = {"sigma": 1e-3, "gamma": 2e-3, "name": "full"}
+    scene = Scene(frame_dt=5e-3, frames=4, substeps=10, style=style, **(softness | options))
     if pictures:
         scene.set_background(image=picture(3, 4, 1))
         scene.add_ground(contact=CONTACT, pattern="texture", texture=picture(5, 4, 2), cell=0.08, origin=(0.013, -0.021))
@@ -42,7 +58,7 @@ def make_full_scene(*, size: int = 12, pictures: bool = False, cameras: bool = T
             contact=CONTACT, color=(0.7, 0.3, 0.2), pattern="checker", second_color=(0.2, 0.3, 0.5), cell=0.06,
             origin=(0.013, 0.021),
         )  # fmt: skip
-    material = {"specular": (0.3, 0.2, 0.25), "shininess": 8.0} if style["shading"] == "phong" else {}
+    material = {"specular": (0.3, 0.2, 0.25), "shininess": 8.0} if style.shading == "phong" else {}
     scene.add_rigid(
         "box", shape=Box(0.05, 0.04, 0.03), density=800.0,
         start=Start(

@@ -19,9 +19,9 @@ def poses_of(scene: Scene, worlds: int = 1, frames: int = 1) -> torch.Tensor:
         return scene.rollout(worlds=worlds, frames=frames).body_q
 
 
-def plain_scene(*, size: int = 12, ground: bool = True, **style: object) -> Scene:
+def plain_scene(*, size: int = 12, ground: bool = True, **options: object) -> Scene:
     """Ground, a camera and a light; the caller adds bodies."""
-    scene = Scene(**({"frame_dt": 5e-3, "frames": 2, "substeps": 4, "sigma": 1e-3, "gamma": 2e-3, "name": "plain"} | style))
+    scene = Scene(**({"frame_dt": 5e-3, "frames": 2, "substeps": 4, "sigma": 1e-3, "gamma": 2e-3, "name": "plain"} | options))
     if ground:
         scene.add_ground(contact=CONTACT)
     scene.add_camera(replace(camera(size), distortion=None))

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from risp_torch.scene.parameters import ParameterTable
-from risp_torch.scene.parts.elements import Actuation
+from risp_torch.scene.parts.elements import ActuationRows
+from risp_torch.scene.parts.materials import Actuation
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
 
 
 def add_actuation(
-    table: ParameterTable, name: str, actuation: Any, groups: Any, *, count: int, frames: int, controls: int, unit: str = ""
-) -> Actuation | None:
-    """Add an actuation [frames C, E], or [frames C, G] with the group of each element; None for none.
+    table: ParameterTable, name: str, actuation: Actuation | None, *, count: int, frames: int, controls: int, unit: str = ""
+) -> ActuationRows | None:
+    """Add the values of an actuation of ``count`` elements, with C = ``controls`` rows a frame; None for none.
 
     Raises:
         UserError: it has another size, or the groups do not fit.
     """
     if actuation is None:
-        if groups is not None:
-            raise UserError(f"{name} has groups and no values: give both")
         return None
-    shape = np.shape(actuation.value if isinstance(actuation, Param) else actuation)
+    rows_and_columns, groups = actuation.values, actuation.groups
+    shape = np.shape(rows_and_columns.value if isinstance(rows_and_columns, Param) else rows_and_columns)
     columns, element_groups = count, None
     if groups is not None:
         element_groups = np.asarray(groups)
@@ -39,5 +37,5 @@ def add_actuation(
         column_unit = "groups" if groups is not None else "elements"
         row_unit = "frame intervals" if controls == 1 else f"{controls} rows a frame interval"
         raise UserError(f"{name} has shape {shape}, and {(rows, columns)} is needed ({row_unit}, {column_unit})")
-    table.add(name, actuation, unit=unit, shape=(rows, columns))
-    return Actuation(name, element_groups, controls)
+    table.add(name, rows_and_columns, unit=unit, shape=(rows, columns))
+    return ActuationRows(name, element_groups, controls)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from risp_torch.scene.adding.actuation import add_actuation
-from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, Prescribed, add_deformable, start_axes
 from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
-from risp_torch.scene.parts.elements import Actuation, Sheet
-from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Air, Bending, Membrane, add_element_parameter, add_stiffness
+from risp_torch.scene.parts.elements import ActuationRows, Sheet
+from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Actuation, Bending, Shell, add_element_parameter, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -29,35 +27,28 @@ def add_cloth(
     name: str,
     *,
     mesh: SheetMesh,
-    material: Membrane,
-    bending: Bending | None = None,
-    air: Air | None = None,
+    material: Shell,
     density: Array | None = None,
     mass: Array | None = None,
     start: Start = AT_REST,
     fixed: Where = None,
-    prescribed: Where = None,
-    prescribed_velocity: Array | None = None,
-    actuation: Array | None = None,
-    actuation_groups: Array | None = None,
+    prescribed: Prescribed | None = None,
+    actuation: Actuation | None = None,
     contact: Contact | None = None,
     thickness: NotNegative = 0.0,
     surface: Surface | None = None,
 ) -> None:
-    """Add a cloth or thin shell. It is lit on both sides in a scene with ``two_sided=True``.
+    """Add a cloth or thin shell. It is lit on both sides in a scene with ``PictureStyle(two_sided=True)``.
 
     Args:
         scene: the scene.
         name: first part of its parameter names.
         mesh: V vertices and T triangles in their rest shape.
-        material: in-plane material.
-        bending: bending stiffness and damping, none by default.
-        air: drag and lift, none by default.
+        material: resistance to stretching, shearing and bending, and by the air.
         density: kg/m2, a number or one for each triangle [T], or
         mass: mass of each particle [kg], a number or [V].
-        start, fixed, prescribed, prescribed_velocity: see ``add_solid``.
-        actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
-        actuation_groups: [T] the column of ``actuation`` of each triangle.
+        start, fixed, prescribed: see ``add_solid``.
+        actuation: change of the triangles' rest area [1], none by default.
         contact: contact parameters of its particles with the ground and with colliding bodies; those of the ground by default.
         thickness: twice the distance at which its particles touch colliding bodies [m]; a small value prevents the
             triangles between them from penetrating round bodies.
@@ -68,11 +59,11 @@ def add_cloth(
     """
     axes = start_axes(name, start)
     elements = make_cloth(
-        scene.table, name, mesh, material, bending=bending, air=air, actuation=actuation, groups=actuation_groups,
+        scene.table, name, mesh, material, actuation=actuation,
         frames=scene.frames, controls=scene.stepping.controls,
     )  # fmt: skip
     options = ParticleOptions(
-        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed,
         contact=contact, surface=surface,
     )  # fmt: skip
     particles = Particles(
@@ -83,13 +74,13 @@ def add_cloth(
 
 
 def make_cloth(
-    table: ParameterTable, name: str, mesh: SheetMesh, material: Membrane, *, bending: Bending | None, air: Air | None,
-    actuation: Any, groups: Any, frames: int, controls: int,
+    table: ParameterTable, name: str, mesh: SheetMesh, material: Shell, *, actuation: Actuation | None,
+    frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Add the parameters of a cloth to the table and return its elements (arguments: ``add_cloth``)."""
-    count, thickness = len(mesh.triangles), material.thickness
+    count, thickness, bending, air = len(mesh.triangles), material.thickness, material.bending, material.air
     if (material.E is not None) != (thickness is not None):
-        raise UserError(f"the membrane of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
+        raise UserError(f"the material of {name} has E={material.E} and thickness={thickness}: give both, or mu and lam [N/m]")
     stiffness = add_stiffness(
         table, name, material, count=count, units=("N/m", "N s/m"),
         from_young=lambda young, poisson: membrane_constants(young, poisson, thickness), from_lame=triangle_constants,
@@ -107,14 +98,14 @@ def make_cloth(
     corner_areas = np.repeat(triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
         mesh.triangles, corner_areas, np.zeros(3), 1.0, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
+        add_actuation(table, f"{name}.actuation", actuation, count=count, frames=frames, controls=controls),
         air is not None, edges, stiffness_per_rigidity, bending_actuation,
     )  # fmt: skip
 
 
 def add_bending(
     table: ParameterTable, name: str, mesh: SheetMesh, bending: Bending, edges: np.ndarray, *, frames: int, controls: int
-) -> tuple[np.ndarray | None, Actuation | None]:
+) -> tuple[np.ndarray | None, ActuationRows | None]:
     """Add the bending parameters; return the edge stiffness per rigidity if the rigidity is given, and the actuation."""
     count, stiffness_per_rigidity = len(edges), None
     if (bending.stiffness is None) == (bending.rigidity is None):
@@ -132,7 +123,7 @@ def add_bending(
         rest_angle = rest_angles(mesh.vertices, edges)
     add_element_parameter(table, f"{name}.bending.rest_angle", rest_angle, count, unit="rad")
     bending_actuation = add_actuation(
-        table, f"{name}.bending.actuation", bending.actuation, bending.actuation_groups, count=count, frames=frames,
+        table, f"{name}.bending.actuation", bending.actuation, count=count, frames=frames,
         controls=controls, unit="rad",
     )  # fmt: skip
     return stiffness_per_rigidity, bending_actuation

@@ -56,7 +56,7 @@ def set_film(
         raise UserError(
             f"states_per_interval={states_per_interval} and substeps={stepping.substeps}: give a number that divides the substeps"
         )
-    if stepping.adaptive and states_per_interval > 1:
+    if stepping.solver.adaptive and states_per_interval > 1:
         raise UserError("an adaptive scene chooses its own steps: leave states_per_interval out, or adaptive")
     scene.table.add(START, start, unit="s")
     scene.table.add(RATE, rate, unit="", sign="positive")
@@ -85,7 +85,7 @@ def change_film(scene: SceneSpec, *, times: Times | None = None, samples: Sample
 
 def default_states_per_interval(stepping: TimeStepping) -> int:
     """States per frame interval: the largest divisor of the substeps up to 5 that fits the control rows; 1 if adaptive."""
-    if stepping.adaptive:
+    if stepping.solver.adaptive:
         return 1
     fits = [n for n in range(1, 6) if stepping.controls % n == 0 or n % stepping.controls == 0]
     return max((n for n in fits if stepping.substeps % n == 0), default=1)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from risp_torch.scene.adding.actuation import add_actuation
-from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, Prescribed, add_deformable, start_axes
 from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Sheet
-from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Elastic, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_PLANE, Actuation, Elastic, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -35,10 +33,8 @@ def add_flat_body(
     depth: Positive = 1.0,
     start: Start = AT_REST,
     fixed: Where = None,
-    prescribed: Where = None,
-    prescribed_velocity: Array | None = None,
-    actuation: Array | None = None,
-    actuation_groups: Array | None = None,
+    prescribed: Prescribed | None = None,
+    actuation: Actuation | None = None,
     contact: Contact | None = None,
     surface: Surface | None = None,
 ) -> None:
@@ -55,9 +51,8 @@ def add_flat_body(
         density: kg/m3, a number or one for each triangle [T], or
         mass: mass of each particle [kg], a number or [V].
         depth: depth of the slice along the normal [m]; masses and forces are proportional to it.
-        start, fixed, prescribed, prescribed_velocity: see ``add_solid``; without a ``rotation``.
-        actuation: change of the triangles' rest area [1], (rows, T), or (rows, G) for
-        actuation_groups: [T] the column of ``actuation`` of each triangle.
+        start, fixed, prescribed: see ``add_solid``; without a ``rotation``.
+        actuation: change of the triangles' rest area [1], none by default.
         contact: contact parameters of its particles with the ground and with colliding bodies; those of the ground by default.
         surface: colours, texture, highlights.
 
@@ -68,11 +63,11 @@ def add_flat_body(
     if isinstance(start.rotation, Param) or np.any(start.rotation):
         raise UserError(f"{name} is flat and starts with a rotation: turn its plane by the start's orientation alone")
     elements = make_flat_body(
-        scene.table, name, mesh, material, depth=depth, rotation=axes, actuation=actuation, groups=actuation_groups,
+        scene.table, name, mesh, material, depth=depth, rotation=axes, actuation=actuation,
         frames=scene.frames, controls=scene.stepping.controls,
     )  # fmt: skip
     options = ParticleOptions(
-        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed,
         contact=contact, surface=surface,
     )  # fmt: skip
     particles = Particles(
@@ -83,8 +78,8 @@ def add_flat_body(
 
 
 def make_flat_body(
-    table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, rotation: np.ndarray, actuation: Any,
-    groups: Any, frames: int, controls: int,
+    table: ParameterTable, name: str, mesh: SheetMesh, material: Elastic, *, depth: float, rotation: np.ndarray,
+    actuation: Actuation | None, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Add the parameters of a flat body to the table and return its elements (arguments: ``add_flat_body``; ``rotation``
     [3, 3] takes the mesh's axes to the world's)."""
@@ -98,7 +93,7 @@ def make_flat_body(
     corner_volumes = np.repeat(depth * triangle_areas(mesh.vertices, mesh.triangles)[:, None] / 3, 3, axis=1)
     return Sheet(
         mesh.triangles, corner_volumes, rotation @ plane_normal(name, mesh), depth, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls), False,
+        add_actuation(table, f"{name}.actuation", actuation, count=count, frames=frames, controls=controls), False,
         np.zeros((0, 4), dtype=np.int32), None, None,
     )  # fmt: skip
 

@@ -24,24 +24,43 @@ from ti_sim.shapes.shape import Shape
 
 
 @checked
+@dataclass(frozen=True, kw_only=True)
+class LinkFrame:
+    """The frame of a link, at its joint, and its centre of mass.
+
+    Attributes:
+        parent: name of the link to which it is attached, None for the world.
+        position: position of the joint in the parent's frame, or in the world [m].
+        orientation: orientation of the joint in the parent's frame, quaternion (x, y, z, w).
+        at_tip: whether the joint is at the parent's tip; ``position`` is then relative to the tip.
+        center: centre of mass in the link's frame [m].
+        length: length of the link [m]; it determines the centre of mass and the position of links attached at the tip.
+        direction: direction of the length in the link's frame.
+        share: fraction of the length between the joint and the centre of mass.
+    """
+
+    parent: str | None = None
+    position: Vector = (0.0, 0.0, 0.0)
+    orientation: Quaternion = UPRIGHT
+    at_tip: bool = False
+    center: Vector = (0.0, 0.0, 0.0)
+    length: Number | None = None
+    direction: Direction = (0.0, 0.0, -1.0)
+    share: Real = 1.0
+
+
+@checked
 def add_link(
     scene: SceneSpec,
     name: str,
     *,
     joint: Joint,
     shape: Shape,
-    parent: str | None = None,
+    frame: LinkFrame = LinkFrame(),  # noqa: B008 (it is frozen)
     density: Number | None = None,
     mass: Number | None = None,
     inertia: Array | None = None,
     inertia_per_mass: Array | None = None,
-    position: Vector = (0.0, 0.0, 0.0),
-    orientation: Quaternion = UPRIGHT,
-    center: Vector = (0.0, 0.0, 0.0),
-    length: Number | None = None,
-    direction: Direction = (0.0, 0.0, -1.0),
-    share: Real = 1.0,
-    at_tip: bool = False,
     contact: Contact | None = None,
     collision: bool = False,
     surface: Surface | None = None,
@@ -53,15 +72,8 @@ def add_link(
         name: first part of its parameter names.
         joint: one of ``risp_torch.scene.parts.joints``, such as ``Revolute``; its parameters are "<name>.stiffness" and so on.
         shape: geometry, centred at the centre of mass, with the axes of the link's frame.
-        parent: name of the link to which it is attached, None for the world.
+        frame: parent, position and orientation of the joint, and the centre of mass; a joint at the world's origin by default.
         density, mass, inertia, inertia_per_mass: see ``add_rigid``.
-        position: position of the joint in the parent's frame, or in the world [m].
-        orientation: orientation of the joint in the parent's frame, quaternion (x, y, z, w).
-        center: centre of mass in the link's frame [m].
-        length: length of the link [m]; it determines the centre of mass and the position of links attached at the tip.
-        direction: direction of the length in the link's frame.
-        share: fraction of the length between the joint and the centre of mass.
-        at_tip: whether the joint is at the parent's tip; ``position`` is then relative to the tip.
         contact: contact parameters with the ground; those of the ground by default.
         collision: whether its shape collides with other bodies that also have this option.
         surface: colours, texture, highlights.
@@ -73,33 +85,7 @@ def add_link(
         shape=shape, density=density, mass=mass, inertia=inertia, inertia_per_mass=inertia_per_mass, contact=contact,
         collision=collision, surface=surface,
     )  # fmt: skip
-    frame = LinkFrame(parent, position, orientation, center, length, direction, share, at_tip)
     scene.bodies += (make_link(scene, name, options, frame, joint=joint),)
-
-
-@dataclass(frozen=True)
-class LinkFrame:
-    """The frame of a link, at its joint, and its centre of mass.
-
-    Attributes:
-        parent: name of the link to which it is attached, None for the world.
-        position: of the joint in the parent's frame, in the world, or from the parent's tip [m].
-        orientation: of the joint in the parent's frame, quaternion (x, y, z, w).
-        center: centre of mass in the link's frame [m].
-        length: of the link [m]; None for a link without a tip.
-        direction: of the length in the link's frame.
-        share: fraction of the length between the joint and the centre of mass.
-        at_tip: whether the joint is at the parent's tip.
-    """
-
-    parent: str | None
-    position: Any
-    orientation: Any
-    center: Any
-    length: Any = None
-    direction: Any = None
-    share: float = 0.0
-    at_tip: bool = False
 
 
 def make_link(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from risp_torch.scene.arguments import Where
+from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable, check_name
 from risp_torch.scene.parts.contact import Contact, add_contact, is_per_area
 from risp_torch.scene.parts.deformable import Deformable
@@ -20,8 +20,23 @@ from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import Start
 from ti_sim.base.errors import UserError
 from ti_sim.base.param import Param
+from ti_sim.base.rules import checked
 from ti_sim.shapes.primitives import Sphere
 from ti_sim.shapes.surface import TriangleMesh, single_group_mesh, vertex_areas
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Prescribed:
+    """Particles with a prescribed velocity.
+
+    Attributes:
+        particles: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
+        velocity: of the K particles [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
+    """
+
+    particles: Where
+    velocity: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,15 +44,14 @@ class ParticleOptions:
     """Options of every deformable body (``Scene.add_solid``).
 
     Attributes:
-        start, density, mass, fixed, prescribed, prescribed_velocity, contact, surface: see ``Scene.add_solid``.
+        start, density, mass, fixed, prescribed, contact, surface: see ``Scene.add_solid``.
     """
 
     start: Start
     mass: Any
     density: Any = None
     fixed: Where = None
-    prescribed: Where = None
-    prescribed_velocity: Any = None
+    prescribed: Prescribed | None = None
     contact: Contact | None = None
     surface: Surface | None = None
 
@@ -153,20 +167,19 @@ def _add_constraints(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fixed particles, and particles with a prescribed velocity, which is added to the table."""
     fixed = chosen_particles(f"{name}.fixed", options.fixed, vertices)
-    prescribed = chosen_particles(f"{name}.prescribed", options.prescribed, vertices)
+    prescribed = chosen_particles(f"{name}.prescribed", options.prescribed and options.prescribed.particles, vertices)
     overlap = np.intersect1d(fixed, prescribed)
     if len(overlap):
         raise UserError(f"particle {overlap[0]} of {name} is fixed and has a prescribed velocity: choose one of the two")
-    if (options.prescribed_velocity is None) != (options.prescribed is None):
-        raise UserError(f"{name} needs both prescribed (which particles) and prescribed_velocity: give both, or neither")
-    if options.prescribed_velocity is not None:
-        shape, frames = np.shape(_param_value(options.prescribed_velocity)), scene.frames
+    if options.prescribed is not None:
+        velocity, frames = options.prescribed.velocity, scene.frames
+        shape = np.shape(_param_value(velocity))
         if shape not in ((3,), (frames, 3), (frames, len(prescribed), 3)):
             raise UserError(
                 f"{name}.prescribed_velocity has shape {shape}: give (3,), {(frames, 3)} (frame intervals) or "
                 f"{(frames, len(prescribed), 3)} (particles, too)"
             )
-        scene.table.add(f"{name}.prescribed_velocity", options.prescribed_velocity, unit="m/s", shape=shape)
+        scene.table.add(f"{name}.prescribed_velocity", velocity, unit="m/s", shape=shape)
     return fixed, prescribed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,6 +24,20 @@ Cells = Annotated[tuple[int, int], Rule(shape=(2,), exact=True, integer=True, mi
 
 
 @checked
+@dataclass(frozen=True, kw_only=True)
+class SmokeAppearance:
+    """Look of smoke.
+
+    Attributes:
+        color: of dense smoke, linear rgb.
+        opacity: smoke of density d hides 1 - exp(-opacity d) of the background [1].
+    """
+
+    color: Vector = (0.95, 0.95, 0.95)
+    opacity: Number = 3.0
+
+
+@checked
 def add_smoke(
     scene: SceneSpec,
     name: str,
@@ -31,15 +46,13 @@ def add_smoke(
     cell: Positive,
     obstacle: ObstacleMask = None,
     density: Array = 0.0,
-    velocity_x: Array = 0.0,
-    velocity_y: Array = 0.0,
+    velocity: tuple[Array, Array] = (0.0, 0.0),
     source: Array = 0.0,
     buoyancy: Number = 0.0,
     viscosity: Number = 0.0,
     confinement: Number = 0.0,
     advection: Advection = "semi_lagrangian",
-    color: Vector = (0.95, 0.95, 0.95),
-    opacity: Number = 3.0,
+    appearance: SmokeAppearance = SmokeAppearance(),  # noqa: B008 (it is frozen)
 ) -> None:
     """Add smoke in a plane: a box of square cells with walls around it, which fills the picture.
 
@@ -53,15 +66,14 @@ def add_smoke(
         cell: side of a cell [m].
         obstacle: [X, Y] bool, cells that no smoke enters, or a function of the x and y [m] of the cell centres; None for none.
         density: at the start [1], a number or [X, Y].
-        velocity_x: at the start, at the faces across x [m/s], a number or [X + 1, Y]; its divergence is projected out.
-        velocity_y: the same across y, [X, Y + 1].
+        velocity: x and y components at the start [m/s], each a number or an array, at the faces across x [X + 1, Y] and across y
+            [X, Y + 1]; their divergence is projected out.
         source: rate at which density is added [1/s], a number, [X, Y], or [frames, X, Y] for each frame interval.
         buoyancy: upward acceleration of smoke of density 1 [m/s2].
         viscosity: kinematic [m2/s].
         confinement: strength of vorticity confinement [1/s]: eps of the acceleration eps h (N x vorticity) in cells of side h.
         advection: "semi_lagrangian", "cubic" or "maccormack" (``SmokeSettings``).
-        color: of dense smoke, linear rgb.
-        opacity: smoke of density d hides 1 - exp(-opacity d) of the background [1].
+        appearance: colour and opacity.
 
     Raises:
         UserError: a number or shape is invalid, or the scene has bodies or smoke already.
@@ -73,7 +85,7 @@ def add_smoke(
         obstacle = obstacle(*np.meshgrid(*((np.arange(count) + 0.5) * cell for count in cells), indexing="ij"))
     model = SmokeModel(cells, cell, obstacle)
     SmokeSettings(dt=scene.stepping.dt, substeps=scene.stepping.substeps, advection=advection)
-    cells_x, cells_y = model.cells
+    (cells_x, cells_y), (velocity_x, velocity_y) = model.cells, velocity
     shape = np.shape(source.value if isinstance(source, Param) else source)
     fields = {
         "density": (density, "", (cells_x, cells_y)), "velocity_x": (velocity_x, "m/s", (cells_x + 1, cells_y)),
@@ -87,8 +99,8 @@ def add_smoke(
         table.add(f"{name}.{key}", value, unit=unit, shape=field_shape)
     table.add(f"{name}.viscosity", viscosity, unit="m2/s", sign="not negative")
     table.add(f"{name}.confinement", confinement, unit="1/s", sign="not negative")
-    table.add(f"{name}.color", color, unit="", shape=(3,), sign="color")
-    table.add(f"{name}.opacity", opacity, unit="", sign="positive")
+    table.add(f"{name}.color", appearance.color, unit="", shape=(3,), sign="color")
+    table.add(f"{name}.opacity", appearance.opacity, unit="", sign="positive")
     scene.table.params.update(table.params)
     scene.table.signs.update(table.signs)
     scene.smoke = Smoke(name, model, advection)

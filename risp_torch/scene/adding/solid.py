@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from risp_torch.scene.adding.actuation import add_actuation
-from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, Prescribed, add_deformable, start_axes
 from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import Solid
-from risp_torch.scene.parts.materials import MIN_RATIO_LINEAR, MIN_RATIO_SOLID, Elastic, add_stiffness
+from risp_torch.scene.parts.materials import MIN_RATIO_LINEAR, MIN_RATIO_SOLID, Actuation, Elastic, add_stiffness
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -35,10 +34,8 @@ def add_solid(
     mass: Array | None = None,
     start: Start = AT_REST,
     fixed: Where = None,
-    prescribed: Where = None,
-    prescribed_velocity: Array | None = None,
-    actuation: Array | None = None,
-    actuation_groups: Array | None = None,
+    prescribed: Prescribed | None = None,
+    actuation: Actuation | None = None,
     contact: Contact | None = None,
     surface: Surface | None = None,
 ) -> None:
@@ -53,11 +50,8 @@ def add_solid(
         mass: mass of each particle [kg], a number or [V].
         start: initial position of the mesh's origin, orientation of its axes, and velocities; at rest by default.
         fixed: particles that never move: indices, a mask, or a function of the mesh's vertices [V, 3] that returns a mask.
-        prescribed: particles with a prescribed velocity, selected in the same way.
-        prescribed_velocity: their velocity [m/s]: (3,), (frames, 3), each held over a frame interval, or (frames, K, 3).
-        actuation: change of the elements' rest volume [1], (rows, E), with a row for each frame interval or, in a scene with
-            ``controls``, that number per frame interval; or (rows, G) for
-        actuation_groups: [E] the column of ``actuation`` of each element.
+        prescribed: particles with a prescribed velocity, none by default.
+        actuation: change of the elements' rest volume [1], none by default.
         contact: contact parameters of its surface particles with the ground and with colliding bodies; those of the ground
             by default.
         surface: colours, texture, highlights.
@@ -72,12 +66,11 @@ def add_solid(
         mesh,
         material,
         actuation=actuation,
-        groups=actuation_groups,
         frames=scene.frames,
         controls=scene.stepping.controls,
     )
     options = ParticleOptions(
-        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity,
+        start=start, density=density, mass=mass, fixed=fixed, prescribed=prescribed,
         contact=contact, surface=surface,
     )  # fmt: skip
     particles = Particles(
@@ -93,8 +86,7 @@ def make_solid(
     mesh: SolidMesh,
     material: Elastic,
     *,
-    actuation: Any,
-    groups: Any,
+    actuation: Actuation | None,
     frames: int,
     controls: int,
 ) -> Solid:
@@ -111,5 +103,5 @@ def make_solid(
     rest_shapes = rest_table(mesh.kind, mesh.vertices, mesh.indices, element_name=lambda e: f"element {e} of {name!r}")
     return Solid(
         mesh.kind, mesh.indices, corner_volumes(mesh.kind, rest_shapes), material.energy, stiffness,
-        add_actuation(table, f"{name}.actuation", actuation, groups, count=count, frames=frames, controls=controls),
+        add_actuation(table, f"{name}.actuation", actuation, count=count, frames=frames, controls=controls),
     )  # fmt: skip

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch.scene.adding.particles import ParticleOptions, Particles, add_deformable, start_axes
+from risp_torch.scene.adding.particles import ParticleOptions, Particles, Prescribed, add_deformable, start_axes
 from risp_torch.scene.arguments import Array, Where
 from risp_torch.scene.parameters import ParameterTable
 from risp_torch.scene.parts.contact import Contact
 from risp_torch.scene.parts.elements import SpringNetwork
-from risp_torch.scene.parts.materials import add_element_parameter
+from risp_torch.scene.parts.materials import Springs, add_element_parameter
 from risp_torch.scene.parts.surface import Surface
 from risp_torch.scene.spec import SceneSpec
 from risp_torch.scene.start import AT_REST, Start
@@ -27,15 +27,11 @@ def add_springs(
     name: str,
     *,
     points: Array,
-    springs: Array,
-    stiffness: Array,
+    springs: Springs,
     mass: Array,
-    damping: Array = 0.0,
-    rest_length: Array | None = None,
     start: Start = AT_REST,
     fixed: Where = None,
-    prescribed: Where = None,
-    prescribed_velocity: Array | None = None,
+    prescribed: Prescribed | None = None,
     contact: Contact | None = None,
     radius: Positive | None = None,
     faces: Array | None = None,
@@ -47,12 +43,9 @@ def add_springs(
         scene: the scene.
         name: first part of its parameter names.
         points: [V, 3] m.
-        springs: [S, 2] pairs of points.
-        stiffness: N/m, a number or one for each spring [S].
+        springs: pairs of points, stiffness, damping and rest lengths.
         mass: of the points [kg], a number for each of them, or [V].
-        damping: damping of a spring's length rate [N s/m], a number or [S].
-        rest_length: m, a number or [S]; the distances of the points by default.
-        start, fixed, prescribed, prescribed_velocity: see ``add_solid``.
+        start, fixed, prescribed: see ``add_solid``.
         contact: contact parameters of its points, with the ground and bodies with collision; those of the ground by default.
         radius: radius of the balls as which the points are rendered [m]; a twentieth of the extent by default. Springs are
             invisible.
@@ -64,9 +57,7 @@ def add_springs(
     """
     axes = start_axes(name, start)
     vertices = check_points(name, points)
-    elements = make_spring_network(
-        scene.table, name, vertices, springs, stiffness=stiffness, damping=damping, rest_length=rest_length
-    )
+    elements = make_spring_network(scene.table, name, vertices, springs)
     if radius is not None and faces is not None:
         raise UserError(f"{name} has the radius {radius} m and faces: give one of the two")
     ball_radius = 0.05 * float(np.ptp(vertices, axis=0).max()) if radius is None else radius
@@ -74,8 +65,7 @@ def add_springs(
     if faces is not None:
         triangles = SheetMesh(vertices, np.asarray(faces), name=f"the faces of {name}").triangles
     options = ParticleOptions(
-        start=start, mass=mass, fixed=fixed, prescribed=prescribed, prescribed_velocity=prescribed_velocity, contact=contact,
-        surface=surface,
+        start=start, mass=mass, fixed=fixed, prescribed=prescribed, contact=contact, surface=surface,
     )  # fmt: skip
     particles = Particles(
         vertices=vertices, axes=axes, elements=elements, mesh=single_group_mesh(vertices, triangles),
@@ -84,11 +74,9 @@ def add_springs(
     add_deformable(scene, name, particles, options)
 
 
-def make_spring_network(
-    table: ParameterTable, name: str, points: np.ndarray, springs: Any, *, stiffness: Any, damping: Any, rest_length: Any
-) -> SpringNetwork:
+def make_spring_network(table: ParameterTable, name: str, points: np.ndarray, springs: Springs) -> SpringNetwork:
     """Add the parameters of the springs to the table and return them (arguments: ``add_springs``)."""
-    pairs = np.asarray(springs)
+    pairs = np.asarray(springs.indices)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.dtype.kind not in "iu":
         raise UserError(f"the springs of {name} have shape {pairs.shape} of {pairs.dtype}: give pairs of points, [S, 2] integers")
     invalid = np.flatnonzero(((pairs < 0) | (pairs >= len(points))).any(axis=1) | (pairs[:, 0] == pairs[:, 1]))
@@ -98,8 +86,10 @@ def make_spring_network(
             f"{len(points) - 1}"
         )
     lengths = np.linalg.norm(points[pairs[:, 1]] - points[pairs[:, 0]], axis=1)
-    rest_lengths = lengths if rest_length is None else rest_length
-    for key, value, unit in (("stiffness", stiffness, "N/m"), ("damping", damping, "N s/m"), ("rest_length", rest_lengths, "m")):
+    rest_lengths = lengths if springs.rest_length is None else springs.rest_length
+    for key, value, unit in (
+        ("stiffness", springs.stiffness, "N/m"), ("damping", springs.damping, "N s/m"), ("rest_length", rest_lengths, "m"),
+    ):  # fmt: skip
         sign = "positive" if key == "stiffness" else "not negative"
         add_element_parameter(table, f"{name}.{key}", value, len(pairs), unit=unit, sign=sign)
     return SpringNetwork(name, pairs.astype(np.int32))

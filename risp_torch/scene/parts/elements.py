@@ -14,7 +14,7 @@ from ti_sim.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Actuation:
+class ActuationRows:
     """Time-dependent actuation of a body's elements.
 
     Attributes:
@@ -57,7 +57,7 @@ class Solid:
     lumping_weights: np.ndarray
     energy: str
     stiffness: Stiffness
-    actuation: Actuation | None
+    actuation: ActuationRows | None
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class Sheet:
     normal: np.ndarray
     depth: float
     stiffness: Stiffness
-    actuation: Actuation | None
+    actuation: ActuationRows | None
     air: bool
     edges: np.ndarray
     stiffness_per_rigidity: np.ndarray | None
-    bending_actuation: Actuation | None
+    bending_actuation: ActuationRows | None
 
     def material(self, values: Values) -> torch.Tensor:
         """[B, T, 5] mu, lambda, damping [N/m, N s/m], drag, lift [kg/m3]."""

@@ -55,25 +55,17 @@ class Elastic:
 
 @checked
 @dataclass(frozen=True, kw_only=True)
-class Membrane:
-    """In-plane material of a cloth: resistance to stretching and shearing.
+class Actuation:
+    """Change of the rest shape of elements over time.
 
     Attributes:
-        E, nu: Young's modulus [Pa] and Poisson's ratio of the sheet, in plane stress, with its
-        thickness: [m], or
-        mu, lam: two constants [N/m], which ``convention`` explains.
-        convention: "lame": mu and lam are the plane Lamé constants of small strains, times the thickness; "energy": the
-            constants in the energy's own formula (mu is 3/2 of Lamé's, lambda Lamé's plus 2/3 of Lamé's mu).
-        damping: viscosity [N s/m], which damps deformation but not rotation.
+        values: [rows, E] with a row for each frame interval or, in a scene with ``controls``, that number per frame interval; or
+            [rows, G] for G groups of elements.
+        groups: [E] the column of ``values`` of each element; None if each has its own.
     """
 
-    E: Array | None = None
-    nu: Array | None = None
-    thickness: Positive | None = None
-    mu: Array | None = None
-    lam: Array | None = None
-    convention: Convention = "lame"
-    damping: Array = 0.0
+    values: Array
+    groups: Array | None = None
 
 
 @checked
@@ -87,17 +79,14 @@ class Bending:
         damping: c of every edge [N m s].
         rest_angle: angle between the faces at an edge at zero moment, 0 for coplanar faces [rad]; a number, one per edge, or
             "mesh" for the angles of the mesh.
-        actuation: [rows, M] angles added in the sine [rad], with as many rows as an actuation of ``add_cloth``, or
-            [rows, G] for groups of edges; None for none.
-        actuation_groups: [M] the column of ``actuation`` of each edge; None if each has its own.
+        actuation: angles added in the sine [rad], for M edges or groups of them; None for none.
     """
 
     stiffness: Array | None = None
     rigidity: Number | None = None
     damping: Array = 0.0
     rest_angle: Array | str = "mesh"
-    actuation: Array | None = None
-    actuation_groups: Array | None = None
+    actuation: Actuation | None = None
 
 
 @checked
@@ -112,6 +101,51 @@ class Air:
 
     drag: Array = 0.0
     lift: Array = 0.0
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Material of a cloth or thin shell: resistance to stretching and shearing, to bending, and by the air.
+
+    Attributes:
+        E, nu: Young's modulus [Pa] and Poisson's ratio of the sheet, in plane stress, with its
+        thickness: [m], or
+        mu, lam: two constants [N/m], which ``convention`` explains.
+        convention: "lame": mu and lam are the plane Lamé constants of small strains, times the thickness; "energy": the
+            constants in the energy's own formula (mu is 3/2 of Lamé's, lambda Lamé's plus 2/3 of Lamé's mu).
+        damping: viscosity [N s/m], which damps deformation but not rotation.
+        bending: bending stiffness and damping, none by default.
+        air: drag and lift, none by default.
+    """
+
+    E: Array | None = None
+    nu: Array | None = None
+    thickness: Positive | None = None
+    mu: Array | None = None
+    lam: Array | None = None
+    convention: Convention = "lame"
+    damping: Array = 0.0
+    bending: Bending | None = None
+    air: Air | None = None
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Springs:
+    """Springs between the points of a body.
+
+    Attributes:
+        indices: [S, 2] pairs of points.
+        stiffness: N/m, a number or one for each spring [S].
+        damping: damping of a spring's length rate [N s/m], a number or [S].
+        rest_length: m, a number or [S]; None for the distances of the points.
+    """
+
+    indices: Array
+    stiffness: Array
+    damping: Array = 0.0
+    rest_length: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -143,7 +177,7 @@ class Stiffness:
 
 
 def add_stiffness(
-    table: ParameterTable, name: str, material: Elastic | Membrane, *, count: int, units: tuple[str, str],
+    table: ParameterTable, name: str, material: Elastic | Shell, *, count: int, units: tuple[str, str],
     from_young: Constants, from_lame: Constants, min_ratio: Mapping[Convention, float],
 ) -> Stiffness:  # fmt: skip
     """Add the constants of a material to the table.

@@ -34,8 +34,8 @@ class Surface:
         texture: an image that multiplies the colour: path of an image file (sRGB), or linear rgb [h, w, 3], row 0 at the top.
         wrap: wrap mode of the texture: "repeat", as in mesh files, or "clamp".
         uv: texture coordinates of every face's corners [F, 3, 2] or of every vertex [V, 2]; the mesh's own by default.
-        specular: specular reflectance, linear rgb or one number (needs a scene with shading="phong").
-        shininess: exponent of the highlight (needs a scene with shading="phong").
+        specular: specular reflectance, linear rgb or one number (needs a scene with PictureStyle(shading="phong")).
+        shininess: exponent of the highlight (needs a scene with PictureStyle(shading="phong")).
         smooth: whether normals are interpolated across edges (smooth shading) instead of constant on each face.
         crease_angle: with ``smooth``, edges with a larger angle between the face normals stay sharp [rad]; None: no edge does.
 
@@ -205,7 +205,9 @@ def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: S
 def _add_reflectance(table: ParameterTable, name: str, surface: Surface, *, phong: bool) -> None:
     for kind, value, default in (("specular", surface.specular, SPECULAR), ("shininess", surface.shininess, SHININESS)):
         if value is not None and not phong:
-            raise UserError(f"{name} has a {kind} and the scene's shading has no highlights: make it Scene(shading='phong')")
+            raise UserError(
+                f"{name} has a {kind} and the scene's shading has no highlights: make it Scene(style=PictureStyle(shading='phong'))"
+            )
         if phong:
             shape, sign = ((3,), "color") if kind == "specular" else ((), "positive")
             table.add(f"{name}.{kind}", default if value is None else value, unit="", shape=shape, sign=sign)

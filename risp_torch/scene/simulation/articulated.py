@@ -52,7 +52,7 @@ class ArticulatedAdapter(SolverAdapter):
     def make_solver(self) -> ArticulatedSolver:
         """As ``SolverAdapter.make_solver``."""
         spec, stepping = self.spec, self.spec.stepping
-        if spec.applied_forces or spec.has_rotors_or_drag or math.isfinite(stepping.max_distance):
+        if spec.applied_forces or spec.has_rotors_or_drag or math.isfinite(stepping.solver.max_distance):
             raise UserError(
                 "a scene with links, or with bodies that collide with others, has no applied forces, rotors, drag or "
                 "max_distance: leave them out, or drive joints with add_motors"

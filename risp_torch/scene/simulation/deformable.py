@@ -11,7 +11,7 @@ import torch
 from risp_torch.scene.forces import Forces
 from risp_torch.scene.numbers import Values, gravity_rows, outside_transforms, unwrapped
 from risp_torch.scene.parts.deformable import Deformable
-from risp_torch.scene.parts.elements import Actuation, Elements, Sheet, Solid, SpringNetwork, joined_rows
+from risp_torch.scene.parts.elements import ActuationRows, Elements, Sheet, Solid, SpringNetwork, joined_rows
 from risp_torch.scene.parts.loads import Load
 from risp_torch.scene.parts.self_contact import SelfContact, check_start, self_contact_rows
 from risp_torch.scene.simulation.adaptive import adaptive_rollout, steps_of_worlds
@@ -47,8 +47,8 @@ class DeformableAdapter(SolverAdapter):
         _check_features(spec)
         model = deformable_model(spec.deformables, spec.loads, ground_height=spec.ground_height, self_contact=spec.self_contact)
         settings = DeformableSettings(
-            dt=stepping.dt, substeps=stepping.substeps, plan=stepping.plan, integrator=stepping.integrator,
-            implicit=stepping.implicit,
+            dt=stepping.dt, substeps=stepping.substeps, plan=stepping.solver.plan, integrator=stepping.integrator,
+            implicit=stepping.solver.implicit,
         )
         return DeformableSolver(model, settings)
 
@@ -87,7 +87,7 @@ class DeformableAdapter(SolverAdapter):
 
     def forces(self, values: Values, states: Sequence[State], *, rows: Sequence[int], actions: torch.Tensor | None) -> Forces:
         """As ``SolverAdapter.forces`` (UserError: the scene has adaptive steps)."""
-        if self.spec.stepping.adaptive:
+        if self.spec.stepping.solver.adaptive:
             raise UserError(
                 "contact forces are means over a step, and each world of an adaptive scene has its own: make the scene without "
                 "adaptive=True"
@@ -135,7 +135,7 @@ class DeformableAdapter(SolverAdapter):
         states_per_interval: int,
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], torch.Tensor]:  # fmt: skip
         """As ``SolverAdapter.simulate``; in an adaptive scene the parameters of a world set its number of steps."""
-        if not self.spec.stepping.adaptive:
+        if not self.spec.stepping.solver.adaptive:
             return super().simulate(
                 inputs,
                 frames,
@@ -300,6 +300,6 @@ def _load_rows(loads: Sequence[Load], values: Values, frames: int) -> torch.Tens
     return forces
 
 
-def _actuation_rows(actuation: Actuation | None, values: Values, frames: int, controls: int, *, count: int) -> torch.Tensor:
+def _actuation_rows(actuation: ActuationRows | None, values: Values, frames: int, controls: int, *, count: int) -> torch.Tensor:
     gravity = values["gravity"]
     return gravity.new_zeros(len(gravity), frames * controls, count) if actuation is None else actuation.rows(values, frames)

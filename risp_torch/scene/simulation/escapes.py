@@ -42,7 +42,7 @@ def without_escapes(
     Raises:
         DivergenceError: every world has diverged.
     """
-    if np.isfinite(spec.stepping.max_distance):
+    if np.isfinite(spec.stepping.solver.max_distance):
         return states
     placement = unwrapped(states.placement.detach())  # joined inside a torch.func transform, then checked outside
     with outside_transforms():

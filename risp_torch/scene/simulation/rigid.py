@@ -55,8 +55,8 @@ class RigidAdapter(SolverAdapter):
             has_contact_radii=spec.contacts_have("radius"),
         )
         settings = RigidSettings(
-            dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator, plan=stepping.plan,
-            max_distance=stepping.max_distance,
+            dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator, plan=stepping.solver.plan,
+            max_distance=stepping.solver.max_distance,
         )
         return RigidSolver(model, settings)
 

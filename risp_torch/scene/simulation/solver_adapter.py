@@ -107,7 +107,7 @@ class SolverAdapter(ABC):
     @property
     def refinable(self) -> bool:
         """Whether the motion has states between its frames, and approaches a limit with shorter steps."""
-        return not self.spec.stepping.adaptive
+        return not self.spec.stepping.solver.adaptive
 
     @property
     def numbers_per_frame(self) -> int:
@@ -245,7 +245,7 @@ class SolverAdapter(ABC):
             state: the state.
         """
         expected = {name: array.shape for name, array in initial_arrays(inputs).items() if not name.endswith("_bristle")}
-        steps = ("substeps",) if self.spec.stepping.adaptive else ()
+        steps = ("substeps",) if self.spec.stepping.solver.adaptive else ()
         check_state_arrays(state, expected, optional=(*self.solver.last_names(inputs), *self.derived, *steps))
 
     def without_diverged(self, state: State) -> tuple[State, torch.Tensor | None]:

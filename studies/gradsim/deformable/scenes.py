@@ -22,9 +22,10 @@ from risp_torch import (
     Contact,
     DirectionalLight,
     Elastic,
-    Membrane,
     Param,
+    PictureStyle,
     Scene,
+    Shell,
     Start,
     Surface,
 )
@@ -295,7 +296,7 @@ def _beam_scene(drawn: Drawn, size: int) -> Scene:
 
 
 def _cloth_scene(drawn: Drawn, size: int) -> Scene:
-    scene = Scene(frame_dt=1 / 60, frames=24, substeps=40, two_sided=True, name=drawn.kind)
+    scene = Scene(frame_dt=1 / 60, frames=24, substeps=40, style=PictureStyle(two_sided=True), name=drawn.kind)
     mesh = cloth_mesh()
     cell = np.rint((mesh.vertices[:, :2] / CLOTH + 0.5) * CLOTH_CELLS).astype(int)
     gradient: Any = 0.0
@@ -305,9 +306,11 @@ def _cloth_scene(drawn: Drawn, size: int) -> Scene:
         )  # fmt: skip
     velocity = Param(np.asarray(drawn.values["body.velocity"]), low=-FASTEST, high=FASTEST, unit="m/s")
     scene.add_cloth(
-        "body", mesh=mesh, material=Membrane(mu=40.0, lam=40.0 / 1.5, damping=0.05),
-        bending=Bending(stiffness=2e-3, damping=2e-5), air=Air(drag=0.6, lift=0.2), density=0.2,
-        start=Start(orientation=UPRIGHT, velocity=velocity, velocity_gradient=gradient), fixed=_tied,
+        "body", mesh=mesh,
+        material=Shell(
+            mu=40.0, lam=40.0 / 1.5, damping=0.05, bending=Bending(stiffness=2e-3, damping=2e-5), air=Air(drag=0.6, lift=0.2)
+        ),
+        density=0.2, start=Start(orientation=UPRIGHT, velocity=velocity, velocity_gradient=gradient), fixed=_tied,
         surface=Surface(vertex_colors=np.where((cell.sum(axis=1) % 2)[:, None] > 0, RED, WHITE), smooth=True),
     )  # fmt: skip
     _look(scene, size, eye=(0.9, -1.5, 0.5), target=(0.04, 0.0, -0.02), angle=32.0)

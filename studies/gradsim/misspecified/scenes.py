@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from risp_torch import Air, Bending, Contact, Elastic, Membrane, Mesh, Param, Scene, Start, Surface, UserError
+from risp_torch import Air, Bending, Contact, Elastic, Mesh, Param, PictureStyle, Scene, Shell, Start, Surface, UserError
 from scenes.toss import EIGHT_COLORS, octant_colors
 from studies.gradsim.tosses import BEYOND, CONTACT, MASS, MESHES, OBJECTS, RANGES, Toss, add_view, draw_toss, shaped, toss_scene
 from ti_sim import FromZero, checked, contact_points
@@ -201,7 +201,7 @@ def _cloth_scene(toss: Toss, frames: int) -> Scene:
     slopes = (corners[:, [1, 2, 0]] - corners[:, [2, 0, 1]]) / (2 * areas[:, None, None])
     squared = float((slopes**2).sum(axis=(1, 2)).max())
     scene = Scene(
-        frame_dt=ranges.frame_dt, frames=frames, gamma=1e-2, two_sided=True, name="thrown_cloth",
+        frame_dt=ranges.frame_dt, frames=frames, gamma=1e-2, style=PictureStyle(two_sided=True), name="thrown_cloth",
         substeps=stable_substeps(
             ranges.frame_dt,
             stiffness=9 * MEMBRANE / lightest * squared + (share * ranges.stiffness[1] + 16 * FOLD / shortest**2) / least,
@@ -211,7 +211,7 @@ def _cloth_scene(toss: Toss, frames: int) -> Scene:
     scene.add_ground(contact=_contact(toss, share), color=(0.35, 0.33, 0.3))
     cell = np.rint((mesh.vertices[:, :2] / np.array(toss.sides[:2]) + 0.5) * CELLS).astype(int)
     scene.add_cloth(
-        "body", mesh=mesh, material=Membrane(mu=MEMBRANE, lam=MEMBRANE, damping=0.05), bending=Bending(stiffness=FOLD), air=AIR,
+        "body", mesh=mesh, material=Shell(mu=MEMBRANE, lam=MEMBRANE, damping=0.05, bending=Bending(stiffness=FOLD), air=AIR),
         density=bounded(toss.values[MASS], ranges.density, THICKNESS), start=_start(toss),
         surface=Surface(vertex_colors=EIGHT_COLORS[(3 * (cell[:, 0] // 2) + cell[:, 1] // 2) % len(EIGHT_COLORS)]),
     )  # fmt: skip

@@ -252,7 +252,8 @@ def made_rows() -> dict[str, dict[str, str]]:
     rows["integrators"] = {solver: integrators(solver) for solver in SOLVERS}
     rows["execution plans"] = {solver: code_of(choices(solver, "plan")) for solver in SOLVERS}
     adaptive = {solver: ADAPTERS[solver].simulate is not SolverAdapter.simulate for solver in SOLVERS}
-    rows["adaptive steps in scenes"] = {solver: "`Scene(adaptive=True)`" if own else NONE for solver, own in adaptive.items()}
+    option = "`SolverOptions(adaptive=True)`"
+    rows["adaptive steps in scenes"] = {solver: option if own else NONE for solver, own in adaptive.items()}
     rows["frames of a rollout"] = {solver: code_of(part(solver, "Solver").frame_names) for solver in SOLVERS}
     rows["forces at a state"] = {solver: code_of(part(solver, "Solver").force_names) for solver in SOLVERS}
     rows["gradients"] = {solver: gradient(solver) for solver in SOLVERS}

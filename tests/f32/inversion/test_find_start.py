@@ -18,6 +18,7 @@ from risp_torch import (
     DirectionalLight,
     Films,
     FindStart,
+    LinkFrame,
     Loss,
     MaskLoss,
     MatchedLoss,
@@ -157,7 +158,7 @@ def test_joints() -> None:
     """Angle and rate of a joint are starting values; its length and damping are not."""
     scene = Scene(frame_dt=0.02, frames=6, substeps=4, sigma=1e-3, name="arm")
     scene.add_link(
-        "arm", shape=Box(0.05, 0.05, 0.3), density=300.0, length=0.3, direction=(0, 0, -1),
+        "arm", shape=Box(0.05, 0.05, 0.3), density=300.0, frame=LinkFrame(length=0.3, direction=(0, 0, -1)),
         joint=Revolute(axis=(0, 1, 0), angle=Param(0.8, low=-3.0, high=3.0), rate=Param(2.0, low=-8.0, high=8.0)),
     )  # fmt: skip
     scene.add_camera(

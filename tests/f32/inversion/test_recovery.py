@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight, Mesh, Scene, Sphere, Surface
+from risp_torch import AmbientLight, Camera, Capsule, Contact, DirectionalLight, Mesh, PictureStyle, Scene, Sphere, Surface
 from risp_torch.files.film.curves import linear_to_srgb, srgb_to_linear
 from risp_torch.inversion.losses.mesh_regularisation import flattening_loss, laplacian_loss, mesh_neighbours
 from risp_torch.scene import bridge
@@ -172,7 +172,9 @@ CONTACT = Contact(stiffness=1e3, damping=1.0, friction_stiffness=1.0, friction=0
 
 def block_scene(look: Look, camera: Camera, *, table: bool = False) -> Scene:
     """The block in front of a grey background; with ``table``, on the ground with a ball (poses: TABLE)."""
-    scene = Scene(frame_dt=1.0, frames=1, substeps=1, sigma=look.sigma, gamma=look.gamma, antialias=look.antialias)
+    scene = Scene(
+        frame_dt=1.0, frames=1, substeps=1, sigma=look.sigma, gamma=look.gamma, style=PictureStyle(antialias=look.antialias),
+    )  # fmt: skip
     if table:
         scene.add_ground(contact=CONTACT, color=(0.5, 0.45, 0.4))
     block = Mesh(vertices=VERTICES, faces=FACES)
@@ -247,8 +249,9 @@ def test_poses_from_one_picture_each() -> None:
 
 def globe(texture: np.ndarray, look: Look, shading: str = "lambert") -> tuple[RenderInputs, RasterSettings]:
     scene = Scene(
-        frame_dt=1.0, frames=1, substeps=1, sigma=look.sigma, gamma=look.gamma, antialias=look.antialias, shading=shading
-    )
+        frame_dt=1.0, frames=1, substeps=1, sigma=look.sigma, gamma=look.gamma,
+        style=PictureStyle(antialias=look.antialias, shading=shading),
+    )  # fmt: skip
     scene.add_rigid("globe", shape=Sphere(0.05, subdivisions=3), density=1e3, surface=Surface(texture=texture, smooth=True))
     view = {"vertical_fov": 28.0, "width": 128, "height": 128, "near": 0.05, "far": 1.0}
     scene.add_camera(Camera.look_at(eye=(0.1, -0.2, 0.1), target=(0.0, 0.0, 0.0), **view))

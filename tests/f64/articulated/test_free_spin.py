@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from risp_torch import Start
+from risp_torch import LinkFrame, Start
 from risp_torch.scene.parts.joints import Fixed, Joint, Revolute
 from risp_torch.scene.scene import Scene
 from risp_torch.scene.simulation.step_warnings import spin_warnings
@@ -262,7 +262,9 @@ def carrier(joint: Joint, *, speed: float, integrator: str = "semi_implicit") ->
     """A box in free flight that carries another, for a minute at 1 ms."""
     scene = Scene(frame_dt=0.1, frames=600, substeps=100, gravity=(0.0, 0.0, 0.0), integrator=integrator)
     scene.add_rigid("base", shape=Box(0.1, 0.06, 0.03), density=1000.0, start=Start(angular_velocity=(0.0, speed, 0.0)))
-    scene.add_link("arm", parent="base", shape=Box(0.1, 0.06, 0.03), density=1000.0, joint=joint, position=(0.1, 0.0, 0.0))
+    scene.add_link(
+        "arm", frame=LinkFrame(parent="base", position=(0.1, 0.0, 0.0)), shape=Box(0.1, 0.06, 0.03), density=1000.0, joint=joint,
+    )  # fmt: skip
     return scene
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Membrane
+from risp_torch import Shell
 from risp_torch.scene.state import State
 from tests.reference.block_scene import block_between_bodies
 from tests.reference.bristle_cases import pinched
@@ -279,7 +279,7 @@ def test_bad_input() -> None:
             CoupledModel(links, soft, **options)
     with pytest.raises(UserError, match="no link has a collision_shape"):
         CoupledModel(ArticulatedModel(("a",), (-1,), ("free",), np.ones((1, 3))), soft)
-    cloth = {"mesh": sheet_grid((1.0, 1.0), (1, 1)), "material": Membrane(mu=1, lam=1)}
+    cloth = {"mesh": sheet_grid((1.0, 1.0), (1, 1)), "material": Shell(mu=1, lam=1)}
     with pytest.raises(UserError, match="cloth.thickness is -1.0: give a finite number that is not negative"):
         block_between_bodies().add_cloth("cloth", **cloth, thickness=-1.0)
     solver = CoupledSolver(model, CoupledSettings(1e-3, 2))

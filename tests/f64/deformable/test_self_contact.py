@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Bending, Contact, Elastic, Membrane, Scene, Start
+from risp_torch import Bending, Contact, Elastic, Scene, Shell, Springs, Start
 from tests.reference.deformable_cases import inputs_for, sheet_body
 from tests.reference.self_contact import piercings
 from ti_sim import Checkpoint, StoreAll, UserError, stable_step
@@ -186,8 +186,9 @@ def cloths() -> Scene:
     scene = Scene(frame_dt=0.02, frames=2, substeps=20)
     for name, height in (("lower", 0.0), ("upper", 0.095)):
         scene.add_cloth(
-            name, mesh=sheet_grid((0.6, 0.6), (3, 3)), material=Membrane(mu=20.0, lam=20.0, damping=0.01), density=1.0,
-            bending=Bending(stiffness=1e-2), start=Start(position=(0.0, 0.05, height), velocity=(height, 0.0, -10 * height)),
+            name, mesh=sheet_grid((0.6, 0.6), (3, 3)),
+            material=Shell(mu=20.0, lam=20.0, damping=0.01, bending=Bending(stiffness=1e-2)), density=1.0,
+            start=Start(position=(0.0, 0.05, height), velocity=(height, 0.0, -10 * height)),
         )  # fmt: skip
     return scene
 
@@ -217,12 +218,12 @@ def test_bad_input() -> None:
     twice = blocks()
     add(twice)
     netted = blocks()
-    netted.add_springs("net", points=np.eye(3), springs=[(0, 1)], stiffness=1.0, mass=1.0)
+    netted.add_springs("net", points=np.eye(3), springs=Springs(indices=[(0, 1)], stiffness=1.0), mass=1.0)
     flat = blocks()
     flat.add_flat_body("slice", mesh=sheet_grid((1.0, 1.0), (1, 1)), material=Elastic(E=1e3, nu=0.3), density=1.0)
     lying = blocks(gap=0.0)
     fine = Scene(frame_dt=0.1, frames=1, substeps=10)
-    fine.add_cloth("cloth", mesh=sheet_grid((1.0, 1.0), (10, 10)), material=Membrane(mu=1.0, lam=1.0), density=1.0)
+    fine.add_cloth("cloth", mesh=sheet_grid((1.0, 1.0), (10, 10)), material=Shell(mu=1.0, lam=1.0), density=1.0)
     for scene, options, words in (
         (Scene(frame_dt=0.1, frames=1, substeps=1), {}, "needs deformable bodies, and the scene has none yet"),
         (blocks(), {"bodies": ["lover"]}, "deformable body 'lover'.*lower"),

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 
+from risp_torch import PictureStyle
 from risp_torch.inversion.appearance.batch import composed, rendered
 from risp_torch.inversion.appearance.matched_loss import MatchedLoss
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -86,7 +87,7 @@ def test_the_film_is_the_scenes_own(film):
 
     Where the weight of the body's colour fades, the scene's mixture also holds the background, the unlit one black.
     """
-    scene = scene_of(film, shading="none")
+    scene = scene_of(film, style=PictureStyle(shading="none"))
     color, behind = torch.tensor([0.8, 0.3, 0.2], dtype=torch.float64), torch.tensor([0.2, 0.3, 0.6], dtype=torch.float64)
     scene.set_background(top=behind.tolist(), bottom=behind.tolist())
     with torch.no_grad():
@@ -102,7 +103,7 @@ def test_the_film_is_the_scenes_own(film):
 @pytest.mark.parametrize("film", FILMS, ids=NAMES)
 def test_the_scenes_own_look_is_found(film):
     """A blurred film leaves nothing at the truth, and what one without blur leaves of it is far more."""
-    scene, plain = scene_of(film, shading="none"), flying_box(shading="none")
+    scene, plain = scene_of(film, style=PictureStyle(shading="none")), flying_box(style=PictureStyle(shading="none"))
     plain.set_film(start=-0.001)
     filmed = film_of(scene, {})
     left = []

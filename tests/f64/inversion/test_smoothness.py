@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Elastic, Param, Scene, SmoothnessPrior, UserError
+from risp_torch import Elastic, Param, Scene, SmoothnessPrior, Springs, UserError
 from risp_torch.inversion import Unknowns
 from ti_sim.meshes import SheetMesh, box_hexes, box_tet10s, box_tets, sheet_grid
 from ti_sim.meshes.neighbours import element_neighbours
@@ -98,7 +98,8 @@ def test_what_cannot_be_smoothed_is_named(name: str, sentence: str) -> None:
 def test_numbers_of_particles_springs_and_lone_elements_are_not_smoothed() -> None:
     scene = Scene(frame_dt=0.01, frames=1, substeps=4)
     scene.add_springs(
-        "net", points=np.eye(3), springs=[(0, 1), (1, 2), (0, 2)], stiffness=Param([1.0, 2.0, 3.0], low=0.1, high=9.0),
+        "net", points=np.eye(3),
+        springs=Springs(indices=[(0, 1), (1, 2), (0, 2)], stiffness=Param([1.0, 2.0, 3.0], low=0.1, high=9.0)),
         mass=Param([1.0, 2.0, 3.0], low=0.1, high=9.0),
     )  # fmt: skip
     scene.add_solid(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Param, Prismatic, Revolute, Scene, Sphere
+from risp_torch import LinkFrame, Param, Prismatic, Revolute, Scene, Sphere
 from risp_torch.motions import (
     JointNoise,
     JointRecording,
@@ -39,8 +39,11 @@ def pendulum() -> Scene:
     for k, (name, mass, length) in enumerate((("upper", 0.6, 0.3), ("lower", Param(0.6, low=0.3, high=1.0), 0.2))):
         friction = {"dry_friction": Param(0.03, low=0.0, high=0.2), "dry_stiffness": 100.0, "dry_damping": 1.0} if k else {}
         scene.add_link(
-            name, parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.03, subdivisions=1), mass=mass,
-            inertia=1e-3 * np.eye(3), center=(0.0, 0.0, -0.9 * length), length=length, share=0.0,
+            name,
+            frame=LinkFrame(
+                parent="upper" if k else None, at_tip=k > 0, center=(0.0, 0.0, -0.9 * length), length=length, share=0.0
+            ),
+            shape=Sphere(radius=0.03, subdivisions=1), mass=mass, inertia=1e-3 * np.eye(3),
             joint=Revolute(
                 axis=(0.0, -1.0, 0.0), angle=Param(0.5, low=-7.0, high=7.0), rate=Param(0.0, low=-30.0, high=30.0),
                 damping=Param(0.01, low=0.0, high=0.1), **friction,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Prismatic, Scene, Start
+from risp_torch import Contact, LinkFrame, Prismatic, Scene, Start
 from tests.reference import numpy_rigid
 from tests.reference.articulated import motion
 from tests.reference.articulated_adjoints import check_adjoint
@@ -230,7 +230,7 @@ def test_a_link_rests_on_its_area() -> None:
     scene.add_ground(contact=Contact(stiffness=stiffness, damping=1e4, friction_stiffness=8e3, friction=0.4, per="area"))
     scene.add_link(
         "foot", joint=Prismatic(axis=(0.0, 0.0, 1.0)), shape=Box(0.06, 0.05, height), density=800.0,
-        position=(0.0, 0.0, 0.5 * height),
+        frame=LinkFrame(position=(0.0, 0.0, 0.5 * height)),
     )  # fmt: skip
     with torch.no_grad():
         depth = 0.5 * height - scene.rollout().body_q[0, -1, 0, 2].item()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import DivergenceError, Elastic, Param, Scene, load_scene
+from risp_torch import DivergenceError, Elastic, Param, Scene, SolverOptions, load_scene
 from risp_torch.scene.simulation.adaptive import steps_of_worlds
 from risp_torch.scene.simulation.deformable import deformable_inputs
 from ti_sim.meshes import box_hexes
@@ -19,7 +19,9 @@ MAX_SUBSTEPS = 64
 
 def block(substeps: int = MAX_SUBSTEPS, *, adaptive: bool = True, controls: int = 1) -> Scene:
     """A block of two cells that hangs at one end."""
-    scene = Scene(frame_dt=0.02, frames=3, substeps=substeps, adaptive=adaptive, controls=controls, name="block")
+    scene = Scene(
+        frame_dt=0.02, frames=3, substeps=substeps, solver=SolverOptions(adaptive=adaptive), controls=controls, name="block",
+    )  # fmt: skip
     material = Elastic(E=Param(1e5, low=1e3, high=1e8, scale="log10"), nu=0.3, energy="corotated", damping=20.0)
     scene.add_solid("block", mesh=box_hexes((0.2, 0.1, 0.1), (2, 1, 1)), material=material, density=1000.0,
                     fixed=lambda x: x[:, 0] < -0.09)  # fmt: skip
@@ -96,7 +98,7 @@ def test_fewer_steps_put_the_motion_off_by_half_a_step():
 def test_the_rods_deflection_is_off_by_less_than_a_hundredth():
     """The scene with coarser cells, at the modulus of its films."""
     rods = [load_scene("rod", cells=(10, 2, 2)) for _ in range(2)]
-    rods[1].stepping = replace(rods[1].stepping, adaptive=False)
+    rods[1].stepping = replace(rods[1].stepping, solver=SolverOptions(adaptive=False))
     with torch.no_grad():
         few, every = (rod.rollout().particle_q[0] for rod in rods)
     assert (few - every).abs().max() < 0.01 * (every - every[0]).abs().max()

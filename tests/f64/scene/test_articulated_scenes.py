@@ -1,6 +1,7 @@
 """Scenes with links: what their motion is in closed form, gradients of every number, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from risp_torch import (
     Cylinder,
     DirectionalLight,
     Fixed,
+    LinkFrame,
     Param,
     Prismatic,
     Revolute,
@@ -32,12 +34,13 @@ from risp_torch.scene.parts.motors import Motors
 from tests.reference.gradients_in_worlds import check_torch_in_worlds
 
 SWING = {"axis": (0.0, -1.0, 0.0)}
+ROD = LinkFrame(length=0.4)
 
 
-def rod(scene: Scene, name: str, **options: object) -> None:
-    """A ball of 0.5 kg on a rod of 0.4 m."""
-    given = {"joint": Revolute(**SWING), "shape": Sphere(radius=0.05), "mass": 0.5, "length": 0.4} | options
-    scene.add_link(name, **given)
+def rod(scene: Scene, name: str, *, frame: LinkFrame = ROD, **options: object) -> None:
+    """A ball of 0.5 kg on a rod, of 0.4 m by default."""
+    frame = replace(frame, length=ROD.length) if frame.length is None else frame
+    scene.add_link(name, frame=frame, **({"joint": Revolute(**SWING), "shape": Sphere(radius=0.05), "mass": 0.5} | options))
 
 
 def driven(scene: Scene) -> Scene:
@@ -54,7 +57,8 @@ def mixed() -> Scene:
     scene.add_number("shared.stiffness", 0.4, unit="N m/rad")
     rod(scene, "upper", joint=Revolute(**SWING, angle=0.7, rate=0.5, stiffness="shared.stiffness", damping=0.02, armature=0.01))
     rod(
-        scene, "lower", parent="upper", at_tip=True, length=0.3, position=(0.01, 0.02, 0.0), center=(0.0, 0.01, 0.0),
+        scene, "lower",
+        frame=LinkFrame(parent="upper", at_tip=True, length=0.3, position=(0.01, 0.02, 0.0), center=(0.0, 0.01, 0.0)),
         joint=Revolute(
             axis=(0.3, 1.0, 0.1), angle=-0.5, stiffness="shared.stiffness", rest=0.1, limit_low=-0.3, limit_high=0.4,
             limit_stiffness=3.0,
@@ -63,16 +67,18 @@ def mixed() -> Scene:
     rod(
         scene,
         "ball",
-        parent="upper",
-        position=(0.0, 0.1, 0.0),
+        frame=LinkFrame(parent="upper", position=(0.0, 0.1, 0.0)),
         joint=Spherical(turn=(0.2, -0.1, 0.3), rate=(0.5, 1.0, -0.4), stiffness=0.3),
     )
     slide = Prismatic(
         axis=(1.0, 0.0, 0.2), slide=0.05, rate=-0.2, stiffness=20.0, damping=0.1, dry_friction=0.3, dry_stiffness=400.0,
         dry_damping=0.2,
     )  # fmt: skip
-    rod(scene, "slider", parent="ball", joint=slide)
-    scene.add_link("plate", parent="slider", joint=Fixed(), shape=Box(0.1, 0.08, 0.02), density=400.0, position=(0.0, 0.0, -0.05))
+    rod(scene, "slider", frame=LinkFrame(parent="ball"), joint=slide)
+    scene.add_link(
+        "plate", frame=LinkFrame(parent="slider", position=(0.0, 0.0, -0.05)), joint=Fixed(), shape=Box(0.1, 0.08, 0.02),
+        density=400.0,
+    )  # fmt: skip
     scene.add_rigid(
         "block", shape=Box(0.1, 0.1, 0.1), density=300.0,
         start=Start(position=(0.5, 0.0, -0.575), velocity=(0.3, 0.1, -0.2), angular_velocity=(0.4, -0.8, 0.3)),
@@ -181,7 +187,7 @@ def test_film_gradient_of_the_scenes(name):
 def test_period_of_small_swings():
     length, gravity = 0.5, 9.81
     scene = Scene(frame_dt=0.01, frames=300, substeps=10, gravity=gravity, integrator="rk4")
-    rod(scene, "rod", joint=Revolute(**SWING, angle=1e-3), length=length, inertia=np.diag([1e-9] * 3))
+    rod(scene, "rod", joint=Revolute(**SWING, angle=1e-3), frame=LinkFrame(length=length), inertia=np.diag([1e-9] * 3))
     angle = scene.rollout().joint_q[0, :, 0].cpu().numpy()
     down = [k for k in range(300) if angle[k] > 0 >= angle[k + 1]]  # a quarter, and one and a quarter turns
     times = [0.01 * (k + angle[k] / (angle[k] - angle[k + 1])) for k in down]
@@ -277,12 +283,12 @@ def test_actions_in_place_of_the_scenes_own():
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda s: rod(s, "a", parent="b"), "a is attached to 'b', which is not a link added before it"),
-        (lambda s: rod(s, "a", parent="a"), "links form trees without loops"),
+        (lambda s: rod(s, "a", frame=LinkFrame(parent="b")), "a is attached to 'b', which is not a link added before it"),
+        (lambda s: rod(s, "a", frame=LinkFrame(parent="a")), "links form trees without loops"),
         (lambda s: rod(s, "a", joint=Revolute(axis=(0, 0, 0))), "the joint of a has the axis"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, limit_low=1.0, limit_high=-1.0)), "limits reversed"),
         (lambda s: rod(s, "a", joint=Revolute(**SWING, stiffness="k")), "unknown parameter 'k'"),
-        (lambda s: rod(s, "a", at_tip=True), "is attached to the tip of the world, which has no length"),
+        (lambda s: rod(s, "a", frame=LinkFrame(at_tip=True)), "is attached to the tip of the world, which has no length"),
         (lambda s: rod(s, "a", density=3.0), "exactly one of the two"),
         (lambda s: rod(s, "a", mass=0.0), "a.mass"),
         (lambda s: (rod(s, "a"), s.add_motors("m", joints=["b"])), "unknown body 'b'"),
@@ -303,7 +309,7 @@ def test_wrong_links(write, words):
 
 def test_links_are_filmed():
     scene = Scene(frame_dt=0.01, frames=1, substeps=2)
-    rod(scene, "rod", joint=Revolute(**SWING, angle=math.pi / 2), length=Param(0.4, low=0.1, high=1.0))
+    rod(scene, "rod", joint=Revolute(**SWING, angle=math.pi / 2), frame=LinkFrame(length=Param(0.4, low=0.1, high=1.0)))
     scene.add_camera(
         Camera.look_at(eye=(0.0, -2.0, 0.0), target=(0.0, 0.0, 0.0), vertical_fov=40.0, width=96, height=96, near=0.5, far=4.0)
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Checkpoint, Contact, Elastic, Fixed, Param, Prismatic, Scene, Sphere, Start
+from risp_torch import Box, Checkpoint, Contact, Elastic, Fixed, LinkFrame, Param, Prismatic, Scene, Sphere, Start
 from risp_torch.scene.simulation.contact_steps import contact_rates
 from risp_torch.scene.simulation.step_warnings import step_warnings
 from risp_torch.scene.state import State
@@ -79,7 +79,7 @@ def pinched(substeps: int = 100, frames: int = 20, *, integrator: str = "semi_im
     for name, side in (("left", 1.0), ("right", -1.0)):
         scene.add_link(
             name, joint=Prismatic(axis=(side, 0.0, 0.0), **press), shape=Box(0.02, 0.02, 0.02), mass=0.1,
-            position=(-side * place, 0.0, 0.3), contact=firm, collision=True,
+            frame=LinkFrame(position=(-side * place, 0.0, 0.3)), contact=firm, collision=True,
         )  # fmt: skip
     scene.add_rigid(
         "box", shape=Box(0.04, 0.04, 0.04), mass=MASS, start=Start(position=(0.0, 0.0, 0.3)), contact=firm, collision=True
@@ -118,10 +118,13 @@ def test_links_on_the_ground_have_the_bristles_of_the_ground() -> None:
     scene = Scene(frame_dt=0.02, frames=50, substeps=100, name="foot", gravity=(3.0, 0.0, -9.0))
     material = {"stiffness": 2000.0, "damping": 10.0, "friction_stiffness": 25.0, "friction": 0.5}
     scene.add_ground(contact=Contact(**material, bristle_stiffness=1000.0))
-    scene.add_link("rail", joint=Prismatic(axis=(0.0, 0.0, 1.0)), shape=Sphere(radius=0.01), mass=0.01, position=(0.0, 0.0, 0.5))
     scene.add_link(
-        "foot", joint=Prismatic(axis=(1.0, 0.0, 0.0)), shape=Box(0.1, 0.1, 0.06), mass=0.5, parent="rail",
-        position=(0.0, 0.0, -0.47),
+        "rail", joint=Prismatic(axis=(0.0, 0.0, 1.0)), shape=Sphere(radius=0.01), mass=0.01,
+        frame=LinkFrame(position=(0.0, 0.0, 0.5)),
+    )  # fmt: skip
+    scene.add_link(
+        "foot", joint=Prismatic(axis=(1.0, 0.0, 0.0)), shape=Box(0.1, 0.1, 0.06), mass=0.5,
+        frame=LinkFrame(parent="rail", position=(0.0, 0.0, -0.47)),
     )  # fmt: skip
     x = scene.rollout().body_q[0, :, 1, 0].cpu().numpy()
     np.testing.assert_allclose(x[-1], 0.5 * 3.0 / (4 * 1000.0), rtol=1e-2)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Contact, Elastic, Scene, Start, UserError
+from risp_torch import Contact, Elastic, Scene, Springs, Start, UserError
 from tests.reference.contact_cases import as_mesh
 from tests.reference.folders import ROBOTS
 from tests.reference.rigid_cases import GRAVITY, turned
@@ -108,7 +108,7 @@ def test_what_cannot_be_per_area_says_so() -> None:
     scene = Scene(frame_dt=0.01, frames=1, substeps=1)
     scene.add_ground(contact=contact())
     with pytest.raises(UserError, match="net has no surface, and its contact parameters are per area"):
-        scene.add_springs("net", points=np.eye(3), springs=[(0, 1)], stiffness=1.0, mass=1.0)
+        scene.add_springs("net", points=np.eye(3), springs=Springs(indices=[(0, 1)], stiffness=1.0), mass=1.0)
     scene.add_solid("block", mesh=box_hexes(SIDES, (2, 2, 2)), material=Elastic(E=1e4, nu=0.3), density=800.0)
     with pytest.raises(UserError, match="self-contact is between vertices and triangles: give its contact parameters per point"):
         scene.add_self_contact(contact=contact(), thickness=1e-3)

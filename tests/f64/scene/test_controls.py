@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Bending, Checkpoint, Elastic, Membrane, Scene, Start, UserError
+from risp_torch import Actuation, Bending, Checkpoint, Elastic, Scene, Shell, SolverOptions, Start, UserError
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from ti_sim.meshes import box_tets, sheet_grid
 
@@ -14,19 +14,20 @@ NAMES = ("block.actuation", "cloth.actuation", "cloth.bending.actuation")
 
 def actuated(controls: int, plan: str = "auto") -> Scene:
     """A block and a cloth that fly; actuations are those of 2 rows a frame, each repeated where there are more."""
-    scene = Scene(frame_dt=0.008, frames=FRAMES, substeps=SUBSTEPS, controls=controls, plan=plan)
+    scene = Scene(frame_dt=0.008, frames=FRAMES, substeps=SUBSTEPS, controls=controls, solver=SolverOptions(plan=plan))
     draw = np.random.default_rng(3)
     block, sheet = box_tets((0.2, 0.2, 0.2), (1, 1, 1)), sheet_grid((0.2, 0.2), (1, 1))
     rows = [
         np.repeat(draw.uniform(-0.1, 0.1, (2 * FRAMES, count)), controls // 2, axis=0)
         for count in (len(block.indices), len(sheet.triangles), 1)
     ]
-    scene.add_solid("block", mesh=block, material=Elastic(E=2e3, nu=0.3, damping=1.0), density=100.0, actuation=rows[0])
+    scene.add_solid(
+        "block", mesh=block, material=Elastic(E=2e3, nu=0.3, damping=1.0), density=100.0, actuation=Actuation(values=rows[0]),
+    )  # fmt: skip
     scene.add_cloth(
-        "cloth", mesh=sheet, material=Membrane(mu=20.0, lam=20.0), density=0.5,
-        start=Start(position=(0.0, 0.0, 0.5)),
-        actuation=rows[1],
-        bending=Bending(stiffness=0.02, actuation=rows[2]),
+        "cloth", mesh=sheet,
+        material=Shell(mu=20.0, lam=20.0, bending=Bending(stiffness=0.02, actuation=Actuation(values=rows[2]))), density=0.5,
+        start=Start(position=(0.0, 0.0, 0.5)), actuation=Actuation(values=rows[1]),
     )  # fmt: skip
     return scene
 
@@ -67,7 +68,8 @@ def test_what_is_refused() -> None:
     scene = Scene(frame_dt=0.01, frames=2, substeps=4, controls=2)
     with pytest.raises(UserError, match=r"a.actuation has shape \(2, 5\), and \(4, 5\) is needed \(2 rows a frame interval"):
         scene.add_solid(
-            "a", mesh=box_tets((1, 1, 1), (1, 1, 1)), material=Elastic(E=1e3, nu=0.3), density=1.0, actuation=np.zeros((2, 5))
-        )
+            "a", mesh=box_tets((1, 1, 1), (1, 1, 1)), material=Elastic(E=1e3, nu=0.3), density=1.0,
+            actuation=Actuation(values=np.zeros((2, 5))),
+        )  # fmt: skip
     with pytest.raises(UserError, match="block.actuation is given for 3 frame intervals, and 4 are simulated"):
         actuated(2).rollout(frames=4)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from risp_torch import (
+    Actuation,
     Air,
     AmbientLight,
     Bending,
@@ -22,8 +23,11 @@ from risp_torch import (
     Contact,
     DirectionalLight,
     Elastic,
-    Membrane,
+    PictureStyle,
+    Prescribed,
     Scene,
+    Shell,
+    Springs,
     Start,
     StateLoss,
     Surface,
@@ -43,7 +47,7 @@ from ti_sim.meshes import SheetMesh, box_hexes, box_tets, sheet_grid
 FRAMES = 2
 STICKY = Contact(stiffness=400.0, damping=0.2, friction_stiffness=0.3, friction=0.4)
 SOFT = Elastic(E=2e4, nu=0.3, damping=4.0)
-TIGHT = Membrane(mu=40.0, lam=30.0, damping=0.05)
+TIGHT = Shell(mu=40.0, lam=30.0, damping=0.05)
 STRIP = sheet_grid((0.2, 0.1), (2, 1))
 UPRIGHT = (np.sqrt(0.5), 0.0, 0.0, np.sqrt(0.5))
 
@@ -78,25 +82,28 @@ def zoo() -> Scene:
         start=Start(
             position=(0.0, 0.0, 0.045), rotation=(0.0, 0.03, 0.1), velocity=(0.3, 0.0, -0.4), angular_velocity=(0.0, 0.5, 1.0),
         ),
-        actuation=0.02 * random.standard_normal((FRAMES, 10)),
+        actuation=Actuation(values=0.02 * random.standard_normal((FRAMES, 10))),
         contact=STICKY, surface=Surface(vertex_colors=random.uniform(size=(len(block.vertices), 3))),
     )  # fmt: skip
     scene.add_cloth(
-        "cloth", mesh=STRIP, material=TIGHT, bending=Bending(rigidity=2e-3, damping=1e-5, actuation=np.full((FRAMES, 3), 0.1)),
-        air=Air(drag=0.8, lift=0.5), density=0.3, start=Start(position=(0.3, 0.0, 0.3), rotation=(0.2, 0.1, 0.0)),
-        fixed=lambda x: x[:, 0] < -0.09, actuation=np.array([[0.02, -0.03]] * FRAMES), actuation_groups=[0, 1, 1, 0],
+        "cloth", mesh=STRIP,
+        material=replace(
+            TIGHT, air=Air(drag=0.8, lift=0.5),
+            bending=Bending(rigidity=2e-3, damping=1e-5, actuation=Actuation(values=np.full((FRAMES, 3), 0.1))),
+        ),
+        density=0.3, start=Start(position=(0.3, 0.0, 0.3), rotation=(0.2, 0.1, 0.0)), fixed=lambda x: x[:, 0] < -0.09,
+        actuation=Actuation(values=np.array([[0.02, -0.03]] * FRAMES), groups=[0, 1, 1, 0]),
         surface=Surface(color=(0.8, 0.2, 0.1), smooth=True),
     )  # fmt: skip
     scene.add_flat_body(
         "slice", mesh=STRIP, material=Elastic(mu=8e3, lam=6e3, damping=2.0), density=300.0, depth=0.05,
         start=Start(orientation=UPRIGHT, position=(0.35, 0.15, 0.09)),
-        prescribed=[0], prescribed_velocity=(0.0, 0.0, 0.2), surface=Surface(color=(0.1, 0.3, 0.8)),
+        prescribed=Prescribed(particles=[0], velocity=(0.0, 0.0, 0.2)), surface=Surface(color=(0.1, 0.3, 0.8)),
     )  # fmt: skip
     scene.add_springs(
-        "net", points=[(0, 0, 0), (0.1, 0, 0), (0, 0.1, 0.02)], springs=[(0, 1), (1, 2), (0, 2)], stiffness=40.0, damping=0.05,
-        rest_length=0.09, mass=0.02,
-        start=Start(position=(-0.1, 0.0, 0.3), velocity=random.standard_normal((3, 3)) * 0.2),
-        radius=0.02,
+        "net", points=[(0, 0, 0), (0.1, 0, 0), (0, 0.1, 0.02)],
+        springs=Springs(indices=[(0, 1), (1, 2), (0, 2)], stiffness=40.0, damping=0.05, rest_length=0.09), mass=0.02,
+        start=Start(position=(-0.1, 0.0, 0.3), velocity=random.standard_normal((3, 3)) * 0.2), radius=0.02,
     )  # fmt: skip
     scene.add_load("push", body="block", where=lambda x: x[:, 0] > 0.09, force=[(0.2, 0.1, -0.3)] * FRAMES)
     scene.add_load("pull", body="block", where=[0, 11], force=0.4, direction=(0, 0, 2), limit=5.0)
@@ -188,7 +195,7 @@ def test_loads_are_shared_out_whole() -> None:
 def test_an_elastic_box_looks_like_a_rigid_one() -> None:
     images = []
     for soft in (False, True):
-        scene = filmed(empty_scene(shading="phong"))
+        scene = filmed(empty_scene(style=PictureStyle(shading="phong")))
         look = {"start": Start(position=(0.1, 0.0, 0.2), rotation=(0.1, 0.2, 0.3))}
         surface = Surface(texture=np.random.default_rng(0).uniform(size=(8, 12, 3)), specular=0.3, smooth=True, crease_angle=0.5)
         if soft:
@@ -322,7 +329,7 @@ def flat(scene: Scene, **changes: Any) -> None:
 
 
 def springs(scene: Scene, **changes: Any) -> None:
-    options = {"points": [(0, 0, 0), (1, 0, 0)], "springs": [(0, 1)], "stiffness": 1.0, "mass": 1.0}
+    options = {"points": [(0, 0, 0), (1, 0, 0)], "springs": Springs(indices=[(0, 1)], stiffness=1.0), "mass": 1.0}
     scene.add_springs("a", **(options | changes))
 
 
@@ -331,6 +338,11 @@ def loaded(scene: Scene, **changes: Any) -> None:
     scene.add_load("push", **({"body": "a", "where": [0], "force": (0.0, 0.0, 1.0)} | changes))
 
 
+def bent(bending: Bending) -> Shell:
+    return replace(TIGHT, bending=bending)
+
+
+ONE_COLUMN = Actuation(values=np.zeros((2, 1)))
 BENT = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0.5), (0, 1, 0.0)]), np.array([(0, 1, 2), (0, 2, 3)]))
 TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.array([(0, 1, 2), (0, 3, 2)]))
 
@@ -353,34 +365,34 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"mass": 1.0}, "a needs its density or the mass of its particles: give exactly one"),
         (solid, {"density": None}, "a needs its density or the mass of its particles: give exactly one"),
         (solid, {"mesh": STRIP}, "a.mesh is of type SheetMesh: give a SolidMesh"),
-        (solid, {"material": TIGHT}, "a.material is of type Membrane: give an Elastic"),
+        (solid, {"material": TIGHT}, "a.material is of type Shell: give an Elastic"),
         (solid, {"start": Start(velocity=np.zeros((3, 3)))}, r"a.velocity has shape \(3, 3\): give \(3,\), or \(8, 3\)"),
         (solid, {"start": Start(orientation=(0, 0, 0, 0))}, "a.orientation is .*: give a quaternion"),
         (solid, {"fixed": [99]}, "a.fixed contains particle 99, but the particles are 0 to 7"),
         (solid, {"fixed": lambda x: x[:, 0] > 9}, "a.fixed selects no particle"),
         (solid, {"fixed": np.zeros(3, bool)}, r"a.fixed is a mask of shape \(3,\): give \(8,\)"),
         (solid, {"fixed": [0.5]}, "a.fixed has shape .* of float64: give indices"),
-        (solid, {"fixed": [0], "prescribed": [0], "prescribed_velocity": (0, 0, 1)}, "particle 0 of a is fixed and has"),
-        (solid, {"prescribed": [0]}, "a needs both prescribed"),
-        (solid, {"prescribed": [0], "prescribed_velocity": (0, 1)}, r"a.prescribed_velocity has shape \(2,\): give \(3,\)"),
-        (solid, {"actuation": np.zeros((3, 5))}, r"a.actuation has shape \(3, 5\), and \(2, [56]\) is needed .*elements"),
-        (solid, {"actuation": np.zeros((2, 1)), "actuation_groups": [0]}, r"groups of a.actuation have shape \(1,\)"),
-        (solid, {"actuation_groups": [0]}, "a.actuation has groups and no values"),
+        (solid, {"fixed": [0], "prescribed": Prescribed(particles=[0], velocity=(0, 0, 1))}, "particle 0 of a is fixed and has"),
+        (solid, {"prescribed": [0]}, "a.prescribed is of type list: give a Prescribed"),
+        (solid, {"prescribed": Prescribed(particles=[0], velocity=(0, 1))}, r"a.prescribed_velocity has shape \(2,\): give \(3"),
+        (solid, {"actuation": Actuation(values=np.zeros((3, 5)))}, r"a.actuation has shape \(3, 5\), and \(2, [56]\) is needed"),
+        (solid, {"actuation": Actuation(values=np.zeros((2, 1)), groups=[0])}, r"groups of a.actuation have shape \(1,\)"),
+        (solid, {"actuation": np.zeros((2, 5))}, "a.actuation is of type ndarray: give an Actuation"),
         (cloth, {"mesh": box_tets((1, 1, 1), (1, 1, 1))}, "a.mesh is of type SolidMesh: give a SheetMesh"),
-        (cloth, {"material": SOFT}, "a.material is of type Elastic: give a Membrane"),
-        (cloth, {"material": Membrane(E=1e6, nu=0.3)}, "a has E=1000000.0 and thickness=None: give both"),
-        (cloth, {"bending": Bending()}, "the bending of a needs its stiffness or its rigidity"),
-        (cloth, {"bending": Bending(stiffness=1.0, rest_angle="flat")}, "a has rest_angle='flat'"),
-        (cloth, {"bending": Bending(stiffness=1.0, actuation=np.zeros((2, 1)))}, r"a.bending.actuation has shape \(2, 1\)"),
-        (cloth, {"air": Air(drag=-1.0)}, "a.air.drag is -1.0 kg/m3: give a number that is not negative"),
+        (cloth, {"material": SOFT}, "a.material is of type Elastic: give a Shell"),
+        (cloth, {"material": Shell(E=1e6, nu=0.3)}, "a has E=1000000.0 and thickness=None: give both"),
+        (cloth, {"material": bent(Bending())}, "the bending of a needs its stiffness or its rigidity"),
+        (cloth, {"material": bent(Bending(stiffness=1.0, rest_angle="flat"))}, "a has rest_angle='flat'"),
+        (cloth, {"material": bent(Bending(stiffness=1.0, actuation=ONE_COLUMN))}, r"a.bending.actuation has shape \(2, 1\)"),
+        (cloth, {"material": replace(TIGHT, air=Air(drag=-1.0))}, "a.air.drag is -1.0 kg/m3: give a number that is not negative"),
         (flat, {"mesh": BENT}, "vertex 2 is outside the plane of triangle 0|vertex 3 is outside the plane of triangle 0"),
         (flat, {"mesh": TURNED}, "its triangle 1 has the opposite winding of triangle 0"),
         (flat, {"depth": 0.0}, "a.depth is 0.0: give a finite number above zero"),
         (flat, {"material": Elastic(E=1.0, nu=0.3, energy="stvk")}, "a is flat and its material has the energy 'stvk'"),
-        (springs, {"springs": [(0, 2)]}, r"spring 0 of a joins the points \[0, 2\]"),
-        (springs, {"springs": [0, 1]}, "the springs of a have shape"),
+        (springs, {"springs": Springs(indices=[(0, 2)], stiffness=1.0)}, r"spring 0 of a joins the points \[0, 2\]"),
+        (springs, {"springs": Springs(indices=[0, 1], stiffness=1.0)}, "the springs of a have shape"),
         (springs, {"points": [(0, 0)]}, "the points of a have shape"),
-        (springs, {"stiffness": 0.0}, "a.stiffness is 0.0 N/m: give a number above zero"),
+        (springs, {"springs": Springs(indices=[(0, 1)], stiffness=0.0)}, "a.stiffness is 0.0 N/m: give a number above zero"),
         (springs, {"radius": -0.1}, "a.radius is -0.1: give a finite number above zero"),
         (loaded, {"body": "b"}, "deformable body 'b'"),
         (loaded, {"where": None}, "push acts on no particle: say where"),

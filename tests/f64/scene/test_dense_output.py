@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from risp_torch import Revolute, Scene, Sphere, Spherical, States, check_torch
+from risp_torch import LinkFrame, Revolute, Scene, Sphere, Spherical, States, check_torch
 from risp_torch.scene.rotations import rotation_matrix
 from risp_torch.scene.simulation.dense_output import Moments, placement_at, states_at
 from tests.reference.control_scene import make_scene as sheet_scene
@@ -161,9 +161,12 @@ def test_forward_mode_agrees_with_reverse_mode() -> None:
 def swinging() -> Scene:
     """Two links with their centres of mass off the joints' axes, and a drive."""
     scene = Scene(frame_dt=0.02, frames=4, substeps=20, name="swinging")
-    ball = {"shape": Sphere(radius=0.05), "mass": 0.5, "length": 0.4}
-    scene.add_link("upper", joint=Revolute(axis=(0.0, -1.0, 0.0), angle=0.7, rate=2.0), **ball)
-    scene.add_link("lower", parent="upper", at_tip=True, joint=Spherical(turn=(0.2, -0.1, 0.3), rate=(0.5, 4.0, -3.0)), **ball)
+    ball = {"shape": Sphere(radius=0.05), "mass": 0.5}
+    scene.add_link("upper", frame=LinkFrame(length=0.4), joint=Revolute(axis=(0.0, -1.0, 0.0), angle=0.7, rate=2.0), **ball)
+    scene.add_link(
+        "lower", frame=LinkFrame(parent="upper", at_tip=True, length=0.4),
+        joint=Spherical(turn=(0.2, -0.1, 0.3), rate=(0.5, 4.0, -3.0)), **ball,
+    )  # fmt: skip
     scene.add_motors("hip", joints=["upper"], actions=[[1.0], [-2.0], [3.0], [0.5]], gain=0.3)
     return scene
 

@@ -18,10 +18,12 @@ from risp_torch import (
     Fixed,
     Forces,
     ImplicitSettings,
-    Membrane,
+    LinkFrame,
     Prismatic,
     Revolute,
     Scene,
+    Shell,
+    SolverOptions,
     Sphere,
     Spherical,
     Start,
@@ -58,8 +60,8 @@ def gripping() -> Scene:
         limit_stiffness=900.0, dry_friction=0.3, dry_stiffness=300.0, dry_damping=2.0,
     )  # fmt: skip
     finger = {"shape": Box(0.02, 0.02, 0.02), "mass": 0.1, "contact": firm, "collision": True}
-    scene.add_link("finger", joint=joint, position=(-0.0298, 0.0, 0.3), **finger)
-    scene.add_link("wall", joint=Fixed(), position=(0.0298, 0.0, 0.3), **finger)
+    scene.add_link("finger", joint=joint, frame=LinkFrame(position=(-0.0298, 0.0, 0.3)), **finger)
+    scene.add_link("wall", joint=Fixed(), frame=LinkFrame(position=(0.0298, 0.0, 0.3)), **finger)
     start = Start(position=(0.0, 0.0, 0.3), velocity=(0.0, 0.0, -0.1), rotation=(0.0, 0.01, 0.02))
     scene.add_rigid("box", shape=Box(0.04, 0.04, 0.04), mass=0.2, start=start, contact=firm, collision=True)
     scene.add_motors("squeeze", joints=["finger"], actions=np.linspace(-1.0, 1.0, 6)[:, None], gain=2.0)
@@ -73,7 +75,7 @@ def soft_on_arm() -> Scene:
     scene.add_ground(contact=contact)
     scene.add_link(
         "arm", shape=Sphere(radius=0.06), joint=Revolute(axis=(0.0, 1.0, 0.0), angle=0.1, damping=0.01, stiffness=0.5), mass=0.4,
-        length=0.2, position=(0.0, 0.0, 0.345), contact=contact, collision=True,
+        frame=LinkFrame(length=0.2, position=(0.0, 0.0, 0.345)), contact=contact, collision=True,
     )  # fmt: skip
     scene.add_solid(
         "block", mesh=box_tets((0.2, 0.2, 0.1), (2, 2, 1)), material=Elastic(E=2e3, nu=0.3, damping=3.0), density=300.0,
@@ -87,11 +89,14 @@ def kneeling() -> Scene:
     scene = Scene(frame_dt=DT, frames=6, substeps=1)
     scene.add_ground(contact=Contact(**FIRM))
     joint = Revolute(axis=(0.0, 1.0, 0.0), angle=0.4, rate=0.5, stiffness=2.0, rest=0.1, damping=0.02)
-    scene.add_link("thigh", shape=Box(0.04, 0.04, 0.2), joint=joint, mass=0.3, length=0.2, position=(0.0, 0.0, 0.36))
+    scene.add_link(
+        "thigh", shape=Box(0.04, 0.04, 0.2), joint=joint, mass=0.3, frame=LinkFrame(length=0.2, position=(0.0, 0.0, 0.36)),
+    )  # fmt: skip
     joint = Spherical(turn=(0.1, -0.3, 0.2), rate=(0.3, 0.1, 0.2), stiffness=0.7, damping=0.01)
     scene.add_link(
-        "shin", parent="thigh", shape=Box(0.05, 0.04, 0.2), joint=joint, mass=0.2, length=0.1, position=(0.0, 0.0, -0.2)
-    )
+        "shin", frame=LinkFrame(parent="thigh", length=0.1, position=(0.0, 0.0, -0.2)), shape=Box(0.05, 0.04, 0.2), joint=joint,
+        mass=0.2,
+    )  # fmt: skip
     return scene
 
 
@@ -99,7 +104,7 @@ def pendulum() -> Scene:
     """A damped pendulum with a spring and a motor; one step a frame."""
     scene = Scene(frame_dt=DT, frames=4, substeps=1)
     joint = Revolute(axis=(0.0, 1.0, 0.0), angle=0.7, rate=-1.0, stiffness=0.4, rest=0.1, damping=0.02)
-    scene.add_link("rod", shape=Sphere(radius=0.02), joint=joint, mass=0.3, length=0.5, position=(0.0, 0.0, 1.0))
+    scene.add_link("rod", shape=Sphere(radius=0.02), joint=joint, mass=0.3, frame=LinkFrame(length=0.5, position=(0.0, 0.0, 1.0)))
     scene.add_motors("drive", joints=["rod"], actions=np.array([[0.5], [-0.2], [3.0], [0.1]]), gain=0.2, limit=0.25)
     return scene
 
@@ -120,14 +125,14 @@ def landing() -> Scene:
 def folded() -> Scene:
     """A cloth that slides on another one in free fall; one step a frame."""
     scene = Scene(frame_dt=DT, frames=6, substeps=1)
-    material = Membrane(mu=100.0, lam=60.0, damping=0.05)
+    material = Shell(mu=100.0, lam=60.0, damping=0.05, bending=Bending(stiffness=2e-4))
     for name, mesh, start in (
         ("lower", sheet_grid((0.2, 0.2), (2, 2)), Start(position=(0.0, 0.0, 1.0))),
         ("upper", sheet_grid((0.16, 0.12), (2, 1)), Start(
             position=(0.01, 0.02, 1.008), rotation=(0.0, 0.02, 0.3), velocity=(0.3, 0.1, -0.5),
         )),
     ):  # fmt: skip
-        scene.add_cloth(name, mesh=mesh, material=material, bending=Bending(stiffness=2e-4), density=0.5, start=start)
+        scene.add_cloth(name, mesh=mesh, material=material, density=0.5, start=start)
     contact = Contact(stiffness=300.0, damping=0.5, friction_stiffness=0.5, friction=0.4)
     scene.add_self_contact(contact=contact, thickness=0.01)
     return scene
@@ -148,7 +153,10 @@ def apart() -> Scene:
 
 def implicit(integrator: str) -> Scene:
     """A soft block that slides on the ground, one implicit step a frame."""
-    scene = Scene(frame_dt=0.005, frames=4, substeps=1, integrator=integrator, implicit=ImplicitSettings(tolerance=1e-12))
+    scene = Scene(
+        frame_dt=0.005, frames=4, substeps=1, integrator=integrator,
+        solver=SolverOptions(implicit=ImplicitSettings(tolerance=1e-12)),
+    )  # fmt: skip
     scene.add_ground(contact=Contact(stiffness=200.0, damping=0.5, friction_stiffness=1.0, friction=0.3))
     scene.add_solid(
         "block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3), density=300.0,
@@ -250,7 +258,7 @@ def test_joint_forces_of_a_pendulum() -> None:
 def test_the_power_of_joint_forces_is_the_rate_of_the_energy() -> None:
     scene = Scene(frame_dt=2e-3, frames=400, substeps=20)
     joint = Revolute(axis=(0.0, 1.0, 0.0), angle=0.7, damping=0.05)
-    scene.add_link("rod", shape=Sphere(radius=0.02), joint=joint, mass=0.3, length=0.5, position=(0.0, 0.0, 1.0))
+    scene.add_link("rod", shape=Sphere(radius=0.02), joint=joint, mass=0.3, frame=LinkFrame(length=0.5, position=(0.0, 0.0, 1.0)))
     motion = scene.rollout()
     power = (scene.forces(motion).joint * motion.joint_qd)[0, :, 0]
     height, speed, spin = motion.body_q[0, :, 0, 2], motion.body_qd[0, :, 0, :3], motion.body_qd[0, :, 0, 3:]
@@ -441,7 +449,7 @@ def smoky() -> Scene:
 
 
 def adaptive() -> Scene:
-    scene = Scene(frame_dt=0.01, frames=1, substeps=8, adaptive=True)
+    scene = Scene(frame_dt=0.01, frames=1, substeps=8, solver=SolverOptions(adaptive=True))
     scene.add_solid("block", mesh=box_tets((0.2, 0.2, 0.1), (1, 1, 1)), material=Elastic(E=2e3, nu=0.3), density=300.0)
     return scene
 

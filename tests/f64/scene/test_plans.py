@@ -16,6 +16,7 @@ from risp_torch import (
     Contact,
     Elastic,
     Films,
+    LinkFrame,
     Param,
     PointLight,
     Revolute,
@@ -120,8 +121,8 @@ def test_a_moved_collision_shape_makes_another_solver() -> None:
     scene = Scene(frame_dt=0.01, frames=1, substeps=10)
     scene.add_ground(contact=Contact(stiffness=100.0, damping=0.1, friction_stiffness=0.1, friction=0.3))
     scene.add_link(
-        "arm", joint=Revolute(axis=(0.0, 1.0, 0.0)), shape=Box(0.02, 0.02, 0.1), mass=0.1, position=(0.0, 0.0, 1.0),
-        length=Param(0.2, low=0.1, high=0.4), collision=True,
+        "arm", joint=Revolute(axis=(0.0, 1.0, 0.0)), shape=Box(0.02, 0.02, 0.1), mass=0.1,
+        frame=LinkFrame(position=(0.0, 0.0, 1.0), length=Param(0.2, low=0.1, high=0.4)), collision=True,
     )  # fmt: skip
     short = scene.simulator.solver
     scene.rollout()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Param, Scene, Start, load_scene
+from risp_torch import Box, Param, Scene, SolverOptions, Start, load_scene
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.scene.bridge.checks import bridge_device
 from tests.reference.rigid_cases import GRAVITY
@@ -116,7 +116,7 @@ def test_drag_that_needs_shorter_steps_warns(kind: str) -> None:
 
 
 def test_a_flight_out_of_the_region() -> None:
-    scene = make_scene(frames=10, actions=[(100.0,) * 4] * 10, max_distance=1.0)
+    scene = make_scene(frames=10, actions=[(100.0,) * 4] * 10, solver=SolverOptions(max_distance=1.0))
     with pytest.raises(DivergenceError, match="'slab' left the region that the scene allows: it was farther than 1 m"):
         scene.rollout()
     both = torch.tensor([3.0, 300.0], dtype=torch.float64)
@@ -135,7 +135,7 @@ def test_descriptions_tell_rotors_apart() -> None:
 
     usual = described(make_scene())
     assert described(make_scene()) == usual
-    for change in ({"limit": 400.0}, {"actions": 1.0}, {"max_distance": 10.0}):
+    for change in ({"limit": 400.0}, {"actions": 1.0}, {"solver": SolverOptions(max_distance=10.0)}):
         assert described(make_scene(**change)) != usual
     assert described(with_drag(0.1)) != described(with_drag(0.2))
 
@@ -154,7 +154,7 @@ def test_descriptions_tell_rotors_apart() -> None:
         (lambda s: s.rollout({"rotors.actions": torch.ones(4, 4)}, actions=torch.ones(1, 4, 4)), "given twice"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, linear_drag=-1.0), "b.linear_drag is -1.0 N s/m"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, inertia_per_mass=np.eye(3), inertia=np.eye(3)), "one of the two"),
-        (lambda s: make_scene(max_distance=0.0), "Scene: max_distance is 0.0: give a number above zero"),
+        (lambda s: make_scene(solver=SolverOptions(max_distance=0.0)), "SolverOptions: max_distance is 0.0: give"),
     ],
 )  # fmt: skip
 def test_what_scenes_refuse(change: Callable[[Scene], object], message: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from risp_torch import AmbientLight, Scene, Surface
-from tests.reference.full_scene import camera, make_full_scene, picture
+from tests.reference.full_scene import FULL_STYLE, camera, make_full_scene, picture
 from tests.reference.plain_scene import add, plain_scene
 
 CHANGES: dict[str, Callable[[Scene], object]] = {
@@ -37,7 +38,8 @@ def test_description_tells_pictures_apart(change: str) -> None:
 
 @pytest.mark.parametrize("style", [{"shading": "lambert"}, {"aggregation": "dibr"}, {"antialias": 2}, {"two_sided": True}])
 def test_description_tells_styles_apart(style: dict[str, object]) -> None:
-    assert make_full_scene(**style).description()["style"] != make_full_scene().description()["style"]
+    scene = make_full_scene(style=replace(FULL_STYLE, **style))
+    assert scene.description()["style"] != make_full_scene().description()["style"]
 
 
 def test_large_textures_are_described_by_a_checksum() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Box, Camera, Param, Scene, UserError, load_scene
+from risp_torch import AmbientLight, Box, Camera, Param, PictureStyle, Scene, UserError, load_scene
 from risp_torch.scene import bridge
 from risp_torch.scene.bridge.checks import bridge_device
 from risp_torch.scene.bridge.chunks import image_bytes
@@ -20,8 +20,8 @@ from tests.reference.plain_scene import add, plain_scene, poses_of, shot, two_ca
 VARIANTS = {
     "phong": {},
     "pictures": {"pictures": True},
-    "dibr": {"aggregation": "dibr", "shading": "lambert"},
-    "unlit": {"shading": "none", "composite": "softmax", "antialias": 2},
+    "dibr": {"style": PictureStyle(aggregation="dibr", shading="lambert")},
+    "unlit": {"style": PictureStyle(shading="none", composite="softmax", antialias=2)},
 }
 
 
@@ -45,7 +45,7 @@ def test_gradient_of_every_number_in_the_picture(variant: str) -> None:
     report = check_torch_in_worlds(losses, point, max_entries=4, step=1e-6, floor=1e-3)  # the loss is of the order of 10
     report.raise_if_wrong()
     seen = {entry.name for entry in report.entries if abs(entry.adjoint) > 1e-9}
-    lit = {n for n in names if n.startswith("light.")} if VARIANTS[variant].get("shading") == "none" else set()
+    lit = {n for n in names if n.startswith("light.")} if scene.style.shading == "none" else set()
     assert set(names) - seen == lit | ({"softness.gamma"} if variant == "dibr" else set())
 
 

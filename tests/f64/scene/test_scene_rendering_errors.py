@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Box, DirectionalLight, EnvironmentLight, Mesh, PointLight, Scene, Surface, UserError
+from risp_torch import (
+    AmbientLight,
+    Box,
+    DirectionalLight,
+    EnvironmentLight,
+    Mesh,
+    PictureStyle,
+    PointLight,
+    Scene,
+    Surface,
+    UserError,
+)
 from tests.reference.full_scene import CONTACT, camera
 from tests.reference.plain_scene import add, plain_scene, shot
 
@@ -51,9 +62,9 @@ UNWRAPPED = Mesh(vertices=Box(1, 1, 1).surface().vertices * 0.05, faces=Box(1, 1
         (lambda s: (add(s), s.add_camera(camera(9, "left")), shot(s, camera="all")), "the cameras have width 9, 12"),
         (lambda s: (add(s), s.render(torch.zeros(1, 2, 3, 7))), r"this scene needs \[worlds, frames, 1, 7\]"),
         (lambda s: s.set_shadows(center=(0, 0, 0), radius=0.0), "radius"),
-        (lambda s: plain_scene(shading="toon"), "shading"),
-        (lambda s: plain_scene(aggregation="hard"), "aggregation"),
-        (lambda s: plain_scene(antialias=0), "antialias"),
+        (lambda s: plain_scene(style=PictureStyle(shading="toon")), "shading"),
+        (lambda s: plain_scene(style=PictureStyle(aggregation="hard")), "aggregation"),
+        (lambda s: plain_scene(style=PictureStyle(antialias=0)), "antialias"),
         (lambda s: plain_scene(sigma=0.0), "softness.sigma is 0.0: give a number above zero"),
         (lambda s: plain_scene(gamma=-1.0), "softness.gamma is -1.0: give a number above zero"),
     ],

@@ -10,7 +10,7 @@ import torch
 import trimesh
 from PIL import Image
 
-from risp_torch import Box, Mesh, Param, Sphere, Start, Surface, UserError
+from risp_torch import Box, Mesh, Param, PictureStyle, Sphere, Start, Surface, UserError
 from risp_torch.files.film.curves import srgb_to_linear
 from tests.reference.full_scene import BALL, CONTACT, picture
 from tests.reference.plain_scene import add, plain_scene, shot, textured_box
@@ -64,7 +64,7 @@ def test_several_textures_of_one_file_and_the_grounds_are_kept_apart(tmp_path: P
     order: list[float] = []
 
     def film(surface: Surface | None, texture: np.ndarray) -> torch.Tensor:
-        scene = plain_scene(size=16, ground=False, shading="none")
+        scene = plain_scene(size=16, ground=False, style=PictureStyle(shading="none"))
         scene.add_ground(contact=CONTACT, pattern="texture", texture=texture, cell=0.05)
         scene.add_rigid(
             "pair", shape=Mesh(tmp_path / "two.glb"), density=800.0, start=Start(position=(0, 0, 0.03)), surface=surface
@@ -99,7 +99,7 @@ def test_smooth_shading_and_creases() -> None:
 
 def test_highlights_follow_specular_and_shininess() -> None:
     def film(**options: object) -> torch.Tensor:
-        scene = plain_scene(size=24, shading="phong")
+        scene = plain_scene(size=24, style=PictureStyle(shading="phong"))
         add(scene, shape=BALL, surface=Surface(color=(0.3, 0.3, 0.3), smooth=True, **options))
         return shot(scene)
 

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import AmbientLight, Box, DirectionalLight, EnvironmentLight, PointLight, Scene, Start, Surface, UserError
+from risp_torch import (
+    AmbientLight,
+    Box,
+    DirectionalLight,
+    EnvironmentLight,
+    PictureStyle,
+    PointLight,
+    Scene,
+    Start,
+    Surface,
+    UserError,
+)
 from tests.reference.full_scene import CONTACT, camera
 from tests.reference.plain_scene import add, plain_scene, shot
 
@@ -109,7 +120,7 @@ def test_quantities() -> None:
 
 
 def test_colours_without_shading_are_the_colours() -> None:
-    scene = Scene(frame_dt=5e-3, frames=1, substeps=1, shading="none", sigma=1e-4)
+    scene = Scene(frame_dt=5e-3, frames=1, substeps=1, style=PictureStyle(shading="none"), sigma=1e-4)
     scene.add_camera(replace(camera(13), distortion=None))
     add(scene, shape=Box(0.3, 0.3, 0.01), start=Start(), surface=Surface(color=(0.2, 0.4, 0.6)))
     np.testing.assert_allclose(shot(scene)[6, 6].cpu().numpy(), [0.2, 0.4, 0.6], atol=1e-4)

@@ -17,7 +17,7 @@ import pkgutil
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -38,6 +38,7 @@ from risp_torch import (
     Mesh,
     Param,
     Scene,
+    SolverOptions,
     Sphere,
     Start,
     Surface,
@@ -536,19 +537,16 @@ def test_errors_in_writing_a_scene(build: object, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("integrator", "plan", "message"),
     [
-        (
-            {"integrator": "euler"},
-            "integrator 'euler' is unknown: choose 'semi_implicit', 'rk4', 'backward_euler', 'bdf2' or 'sdirk2'",
-        ),
-        ({"plan": "gpu"}, "plan 'gpu' is unknown: choose 'auto', 'world' or 'element'"),
-        ({"integrator": "rk4", "plan": "element"}, "the element plan steps with 'semi_implicit' only"),
+        ("euler", "auto", "integrator 'euler' is unknown: choose 'semi_implicit', 'rk4', 'backward_euler', 'bdf2' or 'sdirk2'"),
+        ("semi_implicit", "gpu", "plan 'gpu' is unknown: choose 'auto', 'world' or 'element'"),
+        ("rk4", "element", "the element plan steps with 'semi_implicit' only"),
     ],
 )
-def test_choices_of_time_steps(options: dict[str, str], message: str) -> None:
+def test_choices_of_time_steps(integrator: Any, plan: Any, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Scene(frame_dt=0.01, frames=2, substeps=2, **options)
+        Scene(frame_dt=0.01, frames=2, substeps=2, integrator=integrator, solver=SolverOptions(plan=plan))
 
 
 def test_an_integrator_that_one_solver_has_is_refused_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

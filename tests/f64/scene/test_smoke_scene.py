@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Camera, Param, Scene, UserError, film
+from risp_torch import Box, Camera, Param, Scene, SmokeAppearance, UserError, film
 from risp_torch.scene.parts.smoke import overlaps
 from risp_torch.scene.state import State
 from tests.reference.gradients_in_worlds import check_torch_in_worlds
@@ -23,9 +23,10 @@ def smoky(**changes: object) -> Scene:
 
     scene = Scene(frame_dt=0.04, frames=FRAMES, substeps=2, name="smoky")
     given = {
-        "obstacle": inside, "density": random.uniform(0, 1, (x, y)), "velocity_x": random.normal(size=(x + 1, y)),
-        "velocity_y": random.normal(size=(x, y + 1)), "source": random.uniform(0, 1, (x, y)), "viscosity": 0.01,
-        "buoyancy": Param(0.7, low=0.1, high=5.0, scale="log10"), "confinement": 0.2, "color": (0.9, 0.7, 0.5), "opacity": 2.0,
+        "obstacle": inside, "density": random.uniform(0, 1, (x, y)),
+        "velocity": (random.normal(size=(x + 1, y)), random.normal(size=(x, y + 1))), "source": random.uniform(0, 1, (x, y)),
+        "viscosity": 0.01, "buoyancy": Param(0.7, low=0.1, high=5.0, scale="log10"), "confinement": 0.2,
+        "appearance": SmokeAppearance(color=(0.9, 0.7, 0.5), opacity=2.0),
     }  # fmt: skip
     scene.add_smoke("smoke", cells=CELLS, cell=0.25, **given | changes)
     scene.set_background(top=(0.2, 0.3, 0.4), bottom=(0.1, 0.1, 0.1))
@@ -82,7 +83,10 @@ def test_units_of_all_numbers_are_those_of_the_equations() -> None:
         key: scene.parameters[f"smoke.{key}"].value * factors[scene.parameters[f"smoke.{key}"].unit]
         for key in ("density", "velocity_x", "velocity_y", "source", "buoyancy", "viscosity", "confinement")
     }
-    scaled.add_smoke("smoke", cells=CELLS, cell=length * 0.25, obstacle=~scene.smoke.model.open_cells, **numbers)
+    velocity = (numbers.pop("velocity_x"), numbers.pop("velocity_y"))
+    scaled.add_smoke(
+        "smoke", cells=CELLS, cell=length * 0.25, obstacle=~scene.smoke.model.open_cells, velocity=velocity, **numbers
+    )
     # Not to rounding: the vorticity at which confinement fades out is a constant.
     np.testing.assert_allclose(scaled.rollout(worlds=1).smoke, scene.rollout(worlds=1).smoke, atol=1e-6)
 
@@ -91,7 +95,7 @@ def test_sources_may_change_from_frame_to_frame_and_smoke_starts_from_given_fiel
     x, y = CELLS
     rates = np.zeros((FRAMES, x, y))
     rates[1, 2, 3] = 5.0
-    scene = smoky(source=rates, density=0.0, velocity_x=0.0, velocity_y=0.0, buoyancy=0.0, confinement=0.0)
+    scene = smoky(source=rates, density=0.0, velocity=(0.0, 0.0), buoyancy=0.0, confinement=0.0)
     total = scene.rollout(worlds=1).smoke[0].sum(dim=(1, 2))
     np.testing.assert_allclose(total, [0, 0, 5 * 0.04, 5 * 0.04], atol=1e-12)
     fields = (torch.zeros(2, *shape, dtype=torch.float64) for shape in ((x, y), (x + 1, y), (x, y + 1)))
@@ -113,7 +117,7 @@ def test_what_does_not_fit_is_refused() -> None:
         scene.render(torch.zeros(1, 2, 3, 3, dtype=torch.float64))
     again = Scene(frame_dt=0.1, frames=1, substeps=1)
     with pytest.raises(UserError, match="opacity"):
-        again.add_smoke("smoke", cells=(4, 4), cell=0.1, opacity=-1.0)
+        again.add_smoke("smoke", cells=(4, 4), cell=0.1, appearance=SmokeAppearance(opacity=-1.0))
     again.add_smoke("smoke", cells=(4, 4), cell=0.1)  # what was refused has left nothing behind
     with pytest.raises(UserError, match="compare pixels, luminance or features"):
         scene.view.render_inputs(scene.table.values(), scene.rollout(worlds=1).placement)

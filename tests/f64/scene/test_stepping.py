@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from risp_torch import Box, Checkpoint, Contact, DivergenceError, Elastic, Prismatic, Scene, Start
+from risp_torch import Actuation, Box, Checkpoint, Contact, DivergenceError, Elastic, LinkFrame, Prismatic, Scene, Start
 from risp_torch.scene.state import State
 from tests.reference.block_scene import block_between_bodies
 from tests.reference.stepping import assert_equal_to_the_last_bit, random_sum, rollout_of, steps_of
@@ -37,7 +37,7 @@ def gripping() -> Scene:
     for name, side, friction in (("left", 1.0, dry), ("right", -1.0, {})):
         scene.add_link(
             name, joint=Prismatic(axis=(side, 0.0, 0.0), stiffness=500.0, rest=0.01, damping=20.0, **friction), mass=0.1,
-            shape=Box(0.02, 0.02, 0.02), position=(-0.0298 * side, 0.0, 0.3), contact=firm, collision=True,
+            shape=Box(0.02, 0.02, 0.02), frame=LinkFrame(position=(-0.0298 * side, 0.0, 0.3)), contact=firm, collision=True,
         )  # fmt: skip
     start = Start(position=(0.0, 0.0, 0.3), velocity=(0.0, 0.0, -0.1), rotation=(0.0, 0.01, 0.02))
     scene.add_rigid("box", shape=Box(0.04, 0.04, 0.04), mass=0.2, start=start, contact=firm, collision=True)
@@ -57,7 +57,7 @@ def pressed(integrator: str, *, beside: bool = False, substeps: int = 1) -> Scen
     scene.add_solid(
         "block", mesh=mesh, material=Elastic(E=5e3, nu=0.3, damping=2.0), density=300.0,
         start=Start(position=(0.0, 0.0, 0.0499), velocity=(0.1, 0.0, -0.2)),
-        actuation=0.02 * np.arange(FRAMES * 2).reshape(FRAMES, 2),
+        actuation=Actuation(values=0.02 * np.arange(FRAMES * 2).reshape(FRAMES, 2)),
     )  # fmt: skip
     forces = np.array([[0.1, 0.0, -0.2], [-0.3, 0.1, 0.0], [0.2, 0.2, 0.3]])
     scene.add_load("press", body="block", where=lambda x: x[:, 2] > 0.04, force=forces)
@@ -69,9 +69,9 @@ def smoky() -> Scene:
     random, (x, y) = np.random.default_rng(0), (6, 5)
     scene = Scene(frame_dt=0.04, frames=FRAMES, substeps=2)
     scene.add_smoke(
-        "smoke", cells=(x, y), cell=0.25, density=random.uniform(0, 1, (x, y)), velocity_x=random.normal(size=(x + 1, y)),
-        velocity_y=random.normal(size=(x, y + 1)), source=random.uniform(0, 1, (FRAMES, x, y)), buoyancy=0.7,
-        obstacle=np.arange(x * y).reshape(x, y) == 12,
+        "smoke", cells=(x, y), cell=0.25, density=random.uniform(0, 1, (x, y)),
+        velocity=(random.normal(size=(x + 1, y)), random.normal(size=(x, y + 1))), source=random.uniform(0, 1, (FRAMES, x, y)),
+        buoyancy=0.7, obstacle=np.arange(x * y).reshape(x, y) == 12,
     )  # fmt: skip
     return scene
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.spatial.transform import Rotation
 
-from risp_torch import Box, Elastic, Membrane, Param, Scene, Start, UserError, load_scene
+from risp_torch import Box, Elastic, Param, Scene, Shell, Springs, Start, UserError, load_scene
 from ti_sim.meshes import box_hexes, sheet_grid
 
 G = np.array([[0.3, -1.0, 0.4], [0.8, 0.1, 0.0], [-0.5, 0.6, 0.2]])
@@ -25,11 +25,13 @@ def scene_with(kind: str, **changes: object) -> Scene:
     if kind == "solid":
         scene.add_solid("body", mesh=block, material=stuff, density=1.0, **options)
     elif kind == "cloth":
-        scene.add_cloth("body", mesh=sheet, material=Membrane(mu=1.0, lam=1.0), density=1.0, **options)
+        scene.add_cloth("body", mesh=sheet, material=Shell(mu=1.0, lam=1.0), density=1.0, **options)
     elif kind == "flat body":
         scene.add_flat_body("body", mesh=sheet, material=stuff, density=1.0, **options)
     else:
-        scene.add_springs("body", points=sheet.vertices, springs=[(0, 1), (1, 2)], stiffness=1.0, mass=1.0, **options)
+        scene.add_springs(
+            "body", points=sheet.vertices, springs=Springs(indices=[(0, 1), (1, 2)], stiffness=1.0), mass=1.0, **options,
+        )  # fmt: skip
     return scene
 
 

@@ -162,7 +162,7 @@ def forward_and_reverse(scene: Scene, values: Values, directions: Values) -> tup
 def scene_with(name: str, *, touching: bool = True) -> Scene:
     scene = load_scene(name, **OPTIONS.get(name, {}))
     scene.resize_camera(SIZE, SIZE)
-    scene.stepping = replace(scene.stepping, implicit=TIGHT)
+    scene.stepping = replace(scene.stepping, solver=replace(scene.stepping.solver, implicit=TIGHT))
     for parameter, value in TOUCHING.get(name, {}).items() if touching else ():
         scene.set(parameter, value)
     return scene

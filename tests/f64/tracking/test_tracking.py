@@ -8,7 +8,19 @@ from scipy import ndimage
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
-from risp_torch import AmbientLight, Box, Camera, Contact, DirectionalLight, Scene, Start, Surface, UserError, load_scene
+from risp_torch import (
+    AmbientLight,
+    Box,
+    Camera,
+    Contact,
+    DirectionalLight,
+    PictureStyle,
+    Scene,
+    Start,
+    Surface,
+    UserError,
+    load_scene,
+)
 from risp_torch.inversion.appearance.model.shadow import shadows_of
 from risp_torch.inversion.appearance.settings import CAMERA_EDGES
 from risp_torch.tracking import TrackedPoses, TrackSettings, track_poses
@@ -25,7 +37,7 @@ EYES = {"front": (0.15, -0.6, 0.4), "side": (0.6, 0.15, 0.4)}
 
 def scene_of(frames: int = 6, *, ground: bool = True, colors: Sequence[tuple[float, float, float]] = COLORS) -> Scene:
     """A box of six colours that flies over the ground, and two cameras."""
-    scene = Scene(frame_dt=1 / 60, frames=frames, substeps=4, name="flight", antialias=4)
+    scene = Scene(frame_dt=1 / 60, frames=frames, substeps=4, name="flight", style=PictureStyle(antialias=4))
     if ground:
         contact = Contact(stiffness=1e3, damping=1.0, friction=0.3, friction_stiffness=1.0)
         scene.add_ground(contact=contact, color=(0.4, 0.4, 0.38))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from risp_torch import Param, Revolute, Scene, Sphere
+from risp_torch import LinkFrame, Param, Revolute, Scene, Sphere
 from risp_torch.motions import (
     JointNoise,
     JointRecording,
@@ -59,8 +59,8 @@ def elastic_scene(stiffness: float) -> Scene:
     for k, (name, length) in enumerate((("upper", pendulum.UPPER_LENGTH), ("lower", pendulum.LOWER_LENGTH))):
         mass, offset = published["m"][k], published["r"][k]
         scene.add_link(
-            f"{name}_rotor", parent="upper" if k else None, at_tip=k > 0, shape=Sphere(radius=0.004, subdivisions=1),
-            mass=pendulum.SHAPE_MASS, inertia=1e-7 * np.eye(3), center=(0.0, 0.0, 0.0),
+            f"{name}_rotor", frame=LinkFrame(parent="upper" if k else None, at_tip=k > 0, center=(0.0, 0.0, 0.0)),
+            shape=Sphere(radius=0.004, subdivisions=1), mass=pendulum.SHAPE_MASS, inertia=1e-7 * np.eye(3),
             joint=Revolute(
                 axis=pendulum.AXIS, angle=Param(0.0, low=-10.0, high=10.0), rate=Param(0.0, low=-25.0, high=25.0),
                 damping=Param(0.01, low=0.0, high=0.15),
@@ -70,9 +70,9 @@ def elastic_scene(stiffness: float) -> Scene:
             ),
         )  # fmt: skip
         scene.add_link(
-            name, parent=f"{name}_rotor", shape=Sphere(radius=0.004, subdivisions=1), mass=Param(mass, low=0.3, high=0.9),
+            name, frame=LinkFrame(parent=f"{name}_rotor", center=(0.0, 0.0, -offset), length=length, share=0.0),
+            shape=Sphere(radius=0.004, subdivisions=1), mass=Param(mass, low=0.3, high=0.9),
             inertia=Param((published["I"][k] - mass * offset**2) * np.eye(3), low=0.0, high=0.05),
-            center=(0.0, 0.0, -offset), length=length, share=0.0,
             joint=Revolute(
                 axis=pendulum.AXIS, stiffness=Param(stiffness, low=50.0, high=2 * RIGID, scale="log10"),
                 damping=Param(0.3, low=0.0, high=20.0),
