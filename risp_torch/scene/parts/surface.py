@@ -205,9 +205,8 @@ def _add_colors(table: ParameterTable, name: str, mesh: TriangleMesh, surface: S
 def _add_reflectance(table: ParameterTable, name: str, surface: Surface, *, phong: bool) -> None:
     for kind, value, default in (("specular", surface.specular, SPECULAR), ("shininess", surface.shininess, SHININESS)):
         if value is not None and not phong:
-            raise UserError(
-                f"{name} has a {kind} and the scene's shading has no highlights: make it Scene(style=PictureStyle(shading='phong'))"
-            )
+            sentence = f"{name} has a {kind} and the scene's shading has no highlights"
+            raise UserError(f"{sentence}: give the Scene style=PictureStyle(shading='phong')")
         if phong:
             shape, sign = ((3,), "color") if kind == "specular" else ((), "positive")
             table.add(f"{name}.{kind}", default if value is None else value, unit="", shape=shape, sign=sign)

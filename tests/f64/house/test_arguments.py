@@ -24,7 +24,7 @@ from ti_sim.base.rules import Argument, Rule, arguments_of, checked
 NOT_WRITTEN = {"States", "Forces", "load_scene", "scene_names", "Joint", "SheetMesh", "SolidMesh", "quadratic"}
 NOT_WRITTEN |= {"read_sheet_mesh", "read_solid_mesh", "write_solid_mesh"}
 # Arguments that hold numbers and are checked by what reads them: a choice of particles or frames, arrays of a mesh, states.
-READ_ELSEWHERE = {"fixed", "prescribed", "where", "texture", "image", "vertices", "faces", "value", "record", "material_batch"}
+READ_ELSEWHERE = {"fixed", "particles", "where", "texture", "image", "vertices", "faces", "value", "record", "material_batch"}
 READ_ELSEWHERE |= {"frames", "states", "parameters", "actions", "state", "values", "placement", "worlds", "images", "cameras"}
 READ_ELSEWHERE |= {"obstacle"}
 
