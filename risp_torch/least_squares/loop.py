@@ -138,7 +138,10 @@ def minimise(
             break
         before, rows = starts.copy(), np.flatnonzero(starts.active)
         for batch in [rows] if policy.in_one_batch else rows[:, None]:
-            _advance(problem.at_round(number), policy, starts, before, batch)
+            staged = problem.at_round(number)
+            staged = staged if policy.horizon is None else staged.at_stage(int(starts.stage[batch[0]]))
+            models = staged.linearise([starts.points[row] for row in batch])
+            _advance(staged, policy, starts, before, dict(zip(batch.tolist(), models, strict=True)))
         if policy.horizon is not None:
             stopped = policy.horizon.stopped(starts.reached, starts.active)
             starts.stopped |= stopped
@@ -177,13 +180,13 @@ class _Round:
     is_last: bool = False
 
 
-def _advance(problem: LeastSquaresProblem, policy: Policy, starts: Starts, before: Starts, rows: np.ndarray) -> None:
-    """One round of some starts, in one batch."""
-    if policy.horizon is not None:
-        problem = problem.at_stage(int(starts.stage[rows[0]]))
+def _advance(
+    problem: LeastSquaresProblem, policy: Policy, starts: Starts, before: Starts, models: Mapping[int, LocalModel | None]
+) -> None:
+    """One round of the starts whose rows have ``models`` of the problem at their points, in one batch."""
     lowest = float(np.min(starts.objectives, where=np.isfinite(starts.objectives), initial=np.inf))
     rounds: dict[int, _Round] = {}
-    for row, equations in zip(rows.tolist(), problem.linearise([starts.points[row] for row in rows]), strict=True):
+    for row, equations in models.items():
         if equations is None or not equations.is_finite:
             starts.active[row] = False
             if problem.reevaluates:

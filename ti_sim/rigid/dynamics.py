@@ -213,7 +213,7 @@ def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template(
                     height, u, s, contact[0], contact[1], contact[2], contact[3], contact[BRISTLE_STIFFNESS], rigid.dt
                 )
             else:
-                f = point_force(height, u, contact, rigid.dt)
+                f = contact_force(height, u, contact[0], contact[1], contact[2], contact[3], rigid.dt)
             force += weight * f
             torque += arm.cross(weight * f)
         if ti.static(rigid.has_bristles):
@@ -288,12 +288,6 @@ def add_point_load_adjoint(
     total.contact += contact_bar
     total.force_dot_bar += weight * f.dot(load_bar.force)
     return s_bar
-
-
-@ti.func
-def point_force(height, u, contact, dt):
-    """Force of the ground on a point without a bristle [N], for contact numbers as ``load_contact`` returns them."""
-    return contact_force(height, u, contact[0], contact[1], contact[2], contact[3], dt)
 
 
 @ti.func

@@ -10,6 +10,7 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import WRENCH, Row, add_vec3, add_vec4, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix_adjoint, vec2
+from ti_sim.contact.law import contact_force
 from ti_sim.contact.point_geometry import point_position
 from ti_sim.rigid.arrays import (
     CONTACT_SIZE,
@@ -37,7 +38,6 @@ from ti_sim.rigid.dynamics import (
     add_point_load_adjoint,
     contact_margin,
     point_arm,
-    point_force,
     point_height,
     semi_implicit_update,
     semi_implicit_update_adjoint,
@@ -130,7 +130,8 @@ def advance_unrolled(
             if height < contact_margin(rigid, body_motion, contact, n):
                 arm, weight = point_arm(rigid, body_motion, contact, p, local_position)
                 velocity = body_motion.velocity + body_motion.angular_velocity.cross(arm)
-                f = weight * point_force(height, velocity, contact, rigid.dt)
+                ke, kd, kf, mu = contact[0], contact[1], contact[2], contact[3]
+                f = weight * contact_force(height, velocity, ke, kd, kf, mu, rigid.dt)
                 torque = arm.cross(f)
                 for k in ti.static(range(3)):
                     ti.atomic_add(load[b, n, WRENCH.force + k], f[k])

@@ -108,10 +108,10 @@ def linearise(
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     steps = np.minimum(step * ranges, np.maximum(np.minimum(scaled - low, high - scaled), 0.1 * step * ranges))
     frozen_comparison = comparison.frozen_at(scene, unknowns.from_scaled(_rows(scaled[None])))
-    observed, _ = predict(scene, frozen_comparison, unknowns, scaled[None])
+    observed, _ = _observe(scene, frozen_comparison, unknowns, scaled[None])
     rows, _ = _differences(scene, frozen_comparison, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
-    residual = comparison.target.flatten() - observed[0]
+    residual = comparison.target.flatten() - observed[0].flatten()
     # The loss is a mean over the observations that count, and normal equations are sums.
     smoothness_matrix = comparison.observation_count * unknowns.smoothness.matrix(ranges)
     linearisation = Linearisation(

@@ -28,15 +28,14 @@ class FilmProblem(BoundedProblem):
 
     def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
         """Normal equations by central differences, 2 K + 1 worlds for each point (``LeastSquaresProblem.linearise``)."""
-        return [self._linearised(point) for point in points]
+        equations: list[NormalEquations | None] = []
+        for physical in map(self.unknowns.physical_values, points):
+            try:
+                equations.append(linearise(self.scene, self.comparison, self.unknowns, physical).equations)
+            except DivergenceError:  # neither this point nor any around it can be simulated
+                equations.append(None)
+        return equations
 
     def objectives(self, candidates: Sequence[Sequence[np.ndarray]], equations: Equations) -> np.ndarray:
         """Losses, smoothness and priors included (``PointwiseProblem.objectives``)."""
         return np.stack([losses_at(self.scene, self.comparison, self.unknowns, np.array(points)) for points in candidates])
-
-    def _linearised(self, point: np.ndarray) -> NormalEquations | None:
-        physical = self.unknowns.physical_values(point)
-        try:
-            return linearise(self.scene, self.comparison, self.unknowns, physical).equations
-        except DivergenceError:  # neither this point nor any around it can be simulated
-            return None

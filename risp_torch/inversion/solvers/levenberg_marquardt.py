@@ -17,8 +17,8 @@ from risp_torch.inversion.problem.search_settings import NewtonSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.film_problem import FilmProblem
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
-from risp_torch.inversion.solvers.saved_search import minimise_with_progress
-from risp_torch.least_squares.loop import Starts
+from risp_torch.inversion.solvers.saved_search import rounds_bar
+from risp_torch.least_squares.loop import Starts, minimise
 from risp_torch.scene.scene import Scene
 
 
@@ -68,8 +68,9 @@ def newton_descend(
         history.append(before.objectives, unknowns.physical_values(np.array(before.points)), comparison.target)
         history.stopped = sorted({*history.stopped, *np.flatnonzero(after.stopped).tolist()})
 
-    minima = minimise_with_progress(
-        _HorizonProblem(scene, comparison, unknowns, horizons), starts, policy,
-        HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="inverting", progress=progress,
+    saved, problem = (
+        HistoryCheckpoint(checkpoint, history, comparison.target.device), _HorizonProblem(scene, comparison, unknowns, horizons)
     )  # fmt: skip
-    return unknowns.physical_values(minima)
+    with rounds_bar(saved, record, rounds=policy.rounds, title="inverting", progress=progress) as after_round:
+        minimise(problem, starts, policy, checkpoint=saved, after_round=after_round)
+    return unknowns.physical_values(np.array(starts.points))

@@ -10,9 +10,9 @@ from risp_torch.inversion.problem.linearisation import losses_at
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.film_problem import FilmProblem
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
-from risp_torch.inversion.solvers.saved_search import minimise_with_progress
+from risp_torch.inversion.solvers.saved_search import rounds_bar
 from risp_torch.least_squares.damping import MeanDiagonalDamping
-from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.step_search import FixedSteps, ValleySearch
 from risp_torch.least_squares.termination import Acceptance, Termination
 from risp_torch.scene.scene import Scene
@@ -82,7 +82,6 @@ def refined(
         history.append(after.objectives, unknowns.physical_values(np.array(after.points)), comparison.target)
 
     saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
-    minima = minimise_with_progress(
-        FilmProblem(scene, comparison, unknowns), starts, policy, saved, record, title="refining", progress=progress, leave=False
-    )
-    return unknowns.physical_values(minima), starts.objectives
+    with rounds_bar(saved, record, rounds=policy.rounds, title="refining", progress=progress, leave=False) as after_round:
+        minimise(FilmProblem(scene, comparison, unknowns), starts, policy, checkpoint=saved, after_round=after_round)
+    return unknowns.physical_values(np.array(starts.points)), starts.objectives

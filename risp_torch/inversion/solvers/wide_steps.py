@@ -24,9 +24,9 @@ from risp_torch.inversion.problem.comparison import Comparison, film_losses
 from risp_torch.inversion.problem.search_settings import WideSteps
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
-from risp_torch.inversion.solvers.saved_search import minimise_with_progress
+from risp_torch.inversion.solvers.saved_search import rounds_bar
 from risp_torch.inversion.solvers.wide_differences import REGION, Point, WideProblem
-from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.step_search import RegionSchedule
 from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.scene import Scene
@@ -114,11 +114,12 @@ def wide_gauss_newton(
         keeps_targets = settings.settling_residual_ratio is None or problem.is_near(after.points[best], target)
         targets[:] = [*targets, target] if keeps_targets else []
 
-    def advance(number: int, end: int, after_round: Callable[[Starts, Starts], None], title: str) -> None:
-        minimise_with_progress(
-            problem.at_round(number + 1), starts, replace(policy, rounds=end - number), checkpoint_at(end), after_round,
-            title=title, progress=progress,
-        )  # fmt: skip
+    def advance(number: int, end: int, record_round: Callable[[Starts, Starts], None], title: str) -> None:
+        saved, rounds = checkpoint_at(end), end - number
+        with rounds_bar(saved, record_round, rounds=rounds, title=title, progress=progress) as after_round:
+            minimise(
+                problem.at_round(number + 1), starts, replace(policy, rounds=rounds), checkpoint=saved, after_round=after_round
+            )
 
     if (saved_state := checkpoint_at(0).load()) is not None:
         starts.restore(saved_state["starts"])

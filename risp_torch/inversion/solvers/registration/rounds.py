@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -16,10 +18,10 @@ from risp_torch.inversion.solvers.registration.frame_modes import frame_modes
 from risp_torch.inversion.solvers.registration.frame_steps import FrameSteps
 from risp_torch.inversion.solvers.registration.motion_loss import Reference
 from risp_torch.inversion.solvers.registration.tangent import Tangent
-from risp_torch.inversion.solvers.saved_search import minimise_with_progress
+from risp_torch.inversion.solvers.saved_search import rounds_bar
 from risp_torch.least_squares.damping import MeanDiagonalDamping
 from risp_torch.least_squares.equations import NormalEquations
-from risp_torch.least_squares.loop import Policy, Starts
+from risp_torch.least_squares.loop import Policy, Starts, minimise
 from risp_torch.least_squares.step_search import FixedSteps
 from risp_torch.least_squares.termination import Termination
 from risp_torch.scene.bridge import bridge_dtype
@@ -64,12 +66,10 @@ def registered(
         if any(old is not new for old, new in zip(before.points, after.points, strict=True)):
             history.append(after.objectives, unknowns.physical_values(np.array(after.points)), comparison.target)
 
-    minima = minimise_with_progress(
-        _RegistrationProblem(scene, comparison, unknowns), starts, POLICY,
-        HistoryCheckpoint(checkpoint, history, comparison.target.device), record, title="registering", progress=progress,
-        leave=False,
-    )  # fmt: skip
-    return unknowns.physical_values(minima)
+    saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
+    with rounds_bar(saved, record, rounds=POLICY.rounds, title="registering", progress=progress, leave=False) as after_round:
+        minimise(_RegistrationProblem(scene, comparison, unknowns), starts, POLICY, checkpoint=saved, after_round=after_round)
+    return unknowns.physical_values(np.array(starts.points))
 
 
 class _BlurError(Exception):
@@ -79,13 +79,16 @@ class _BlurError(Exception):
 class _RegistrationProblem(FilmProblem):
     """The film, with steps to the unknowns that fit frames registered at the point."""
 
-    def _linearised(self, point: np.ndarray) -> NormalEquations | None:
+    def linearise(self, points: Sequence[np.ndarray]) -> list[NormalEquations | None]:
         """Equations of a unit matrix, whose solution is that step; None where worlds diverge, or frames are blurred."""
-        try:
-            step = (self._followed_unknowns(point) - point) / self.units
-        except (DivergenceError, _BlurError):
-            return None
-        return NormalEquations(np.eye(len(step)), step)
+        equations: list[NormalEquations | None] = []
+        for point in points:
+            try:
+                step = (self._followed_unknowns(point) - point) / self.units
+                equations.append(NormalEquations(np.eye(len(step)), step))
+            except (DivergenceError, _BlurError):
+                equations.append(None)
+        return equations
 
     def _followed_unknowns(self, point: np.ndarray) -> np.ndarray:
         """[K] unknowns that follow the frames registered at a point [K], in scaled coordinates."""
