@@ -167,22 +167,22 @@ def add_contact_force_adjoint(
     arm, normal, gap, weight, side = point.arm, point.normal, point.gap, point.weight, point.side
     arm_j = arm + point.separation
     u = point_velocity(world, b, i, arm) - point_velocity(world, b, j, arm_j)
-    force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
     virtual_velocity = load_vec3(world.work, b, i, WORK.virtual + 3) + load_vec3(world.work, b, i, WORK.virtual).cross(arm)
     virtual_velocity -= load_vec3(world.work, b, j, WORK.virtual + 3) + load_vec3(world.work, b, j, WORK.virtual).cross(arm_j)
     force_bar, normal_force_bar = -weight * virtual_velocity, 0.0
     point_bar, patch_normal_bar, path_bar = vec3(0.0), vec3(0.0), vec3(0.0)
     if ti.static(world.with_contact_bristles):
+        force, path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
         normal_force_bar, point_bar, patch_normal_bar, path_bar = patch_point_adjoint(
             patch, position_from_first_link(point), side * normal, weight * force.dot(normal), path
         )
         force_bar += weight * normal_force_bar * normal
-    normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
+    f, normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
         normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, force_bar, path_bar
     )
-    arm_bar = point_adjoint(world, b, i, arm, weight * force, u_bar)
-    separation_bar = point_adjoint(world, b, j, arm_j, -weight * force, -u_bar)
-    weight_bar = -force.dot(virtual_velocity)
+    arm_bar = point_adjoint(world, b, i, arm, weight * f, u_bar)
+    separation_bar = point_adjoint(world, b, j, arm_j, -weight * f, -u_bar)
+    weight_bar = -f.dot(virtual_velocity)
     if ti.static(world.with_contact_bristles):
         if patch[PATCH.kt] > 0:
             contact_bar.w = 0.0
@@ -191,7 +191,7 @@ def add_contact_force_adjoint(
         else:
             separation_bar += point_bar
         normal_bar += side * patch_normal_bar
-        weight_bar += normal_force_bar * force.dot(normal)
+        weight_bar += normal_force_bar * f.dot(normal)
     add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
     add_vec4(bars.link, b, j, LINK.contact, 0.5 * contact_bar)
     return arm_bar + separation_bar, separation_bar, normal_bar, gap_bar, weight_bar

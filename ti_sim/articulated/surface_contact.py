@@ -434,9 +434,11 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                         depth *= _DEPTH_SCALE
                         depth_weight = world.mesh_data[column + FEATURE_WEIGHT] * (feature.window * feature.length) ** 4
                         weight = depth_weight * depth * depth
-                        f, path = contact_force_along(
-                            feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
-                        )
+                        f, path = vec3(0.0), vec3(0.0)
+                        if sweep == 0 or ti.static(world.with_contact_bristles):  # the second sweep's comes with its adjoint
+                            f, path = contact_force_along(
+                                feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
+                            )
                         normal_force_bar, patch_position_bar, patch_normal_bar, path_bar = 0.0, vec3(0.0), vec3(0.0), vec3(0.0)
                         if ti.static(world.with_contact_bristles):
                             normal_force_bar, patch_position_bar, patch_normal_bar, path_bar = patch_point_adjoint(
@@ -450,7 +452,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                             normal_force_power += weight * normal_force_bar * f.dot(feature.normal)
                         else:
                             virtual_velocity = side.sign * (virtual_origin_velocity + virtual_spin.cross(arm))
-                            normal_bar, gap_bar, u_bar, feature_contact_bar = contact_force_along_adjoint(
+                            f, normal_bar, gap_bar, u_bar, feature_contact_bar = contact_force_along_adjoint(
                                 feature.normal, feature.gap, u, contact.x, contact.y, contact.z, contact.w, world.dt,
                                 scale * weight * (normal_force_bar * feature.normal - virtual_velocity), path_bar,
                             )  # fmt: skip

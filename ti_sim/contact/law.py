@@ -294,7 +294,7 @@ def contact_force_along(normal, gap, u, ke, kd, kf, mu, dt):
 
 @ti.func
 def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, path_bar):
-    """Adjoint of ``contact_force_along``.
+    """Adjoint of ``contact_force_along``, with the force, most of whose terms it needs.
 
     Normal force and friction have continuous derivatives while the point moves along the normal, except at rest on the surface,
     where they are those of no contact. Without travel the derivative of friction is one-sided where its limit is just reached:
@@ -302,18 +302,20 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     derivative is 0. For parameters that must not be negative (ke, kd, kf, mu), the derivative at 0 is the right-hand one.
 
     Returns:
-        (normal_bar, gap_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu); normal_bar is
-        orthogonal to the normal.
+        (force [N], normal_bar, gap_bar, u_bar, contact_bar), where contact_bar holds the adjoints of (ke, kd, kf, mu);
+        normal_bar is orthogonal to the normal.
     """
-    normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
+    force, normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
     speed = u.dot(normal)
     path = contact_path(gap, speed, ke, kd, dt)
     normal_magnitude, fraction = normal_force(path, ke, kd)
     if fraction > 0:
         tangential_velocity = u - speed * normal
-        _friction, trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
+        friction, trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
             kf * tangential_velocity, path, ke, kd, mu, -force_bar
         )
+        if normal_magnitude > 0:
+            force = normal_magnitude * normal - friction
         path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
         gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
             speed, ke, kd, dt, path_bar + path_bar_normal + path_bar_friction
@@ -330,4 +332,4 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
         u_bar = tangential_velocity_bar + speed_bar * normal
         normal_bar = normal_magnitude * force_bar + speed_bar * tangential_velocity - speed * tangential_velocity_bar
         normal_bar -= normal_bar.dot(normal) * normal
-    return normal_bar, gap_bar, u_bar, contact_bar
+    return force, normal_bar, gap_bar, u_bar, contact_bar

@@ -154,11 +154,10 @@ def particle_loads_adjoint(
                     if gap < travel:
                         normal = rotation @ local_normal
                         contact = mean_contact(world, deformable, b, i, p)
-                        f, _path = contact_force_along(normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt)
                         f_bar = load_vec3(force_bar, b, p, 0)
                         virtual_spin = load_vec3(world.work, b, i, WORK.virtual)
                         f_bar += load_vec3(world.work, b, i, WORK.virtual + 3) + virtual_spin.cross(arm)
-                        normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
+                        f, normal_bar, gap_bar, u_bar, contact_bar = contact_force_along_adjoint(
                             normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar, vec3(0.0)
                         )
                         d_bar = rotation @ point_shape_contact_adjoint(

@@ -10,7 +10,7 @@
 | starts | scatter of starts in equally good minima, and rounding | scatter_of_starts.py, rounding.py |
 | distance | remaining distance to the minimum | distance.py |
 | misfit | of a residual that noise does not explain | misfit.py |
-| wrong scene | shift by numbers of the scene that are likely wrong | misfit.py |
+| wrong scene | shift by numbers of the scene that are likely wrong | ../diagnostics/misspecification.py |
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ NAMES = ("height", "u_x", "u_y", "u_z", "ke", "kd", "kf", "mu")
 @ti.kernel
 def law_adjoints(
     numbers: ti.types.ndarray(), force_bar: ti.types.ndarray(), bars: ti.types.ndarray(), turned_bars: ti.types.ndarray(),
-    forces: ti.types.ndarray(), ground_forces: ti.types.ndarray(), dt: float,
+    forces: ti.types.ndarray(), forces_beside_adjoints: ti.types.ndarray(), ground_forces: ti.types.ndarray(), dt: float,
 ):  # fmt: skip
-    """Adjoints [M, 8] of rows of ``NAMES`` by the law for the ground and by that for any surface, and both forces [M, 3]."""
+    """Adjoints [M, 8] of rows of ``NAMES`` by the law for the ground and by that for any surface, and their forces [M, 3]."""
     for m in range(numbers.shape[0]):
         u = vec3(numbers[m, 1], numbers[m, 2], numbers[m, 3])
         f_bar = vec3(force_bar[m, 0], force_bar[m, 1], force_bar[m, 2])
@@ -46,12 +46,12 @@ def law_adjoints(
         ground_force, height_bar, u_bar, material_bar = contact_force_adjoint(numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar)
         up = vec3(0.0, 0.0, 1.0)
         force, _path = contact_force_along(up, numbers[m, 0], u, ke, kd, kf, mu, dt)
-        _up_bar, gap_bar, v_bar, other_bar = contact_force_along_adjoint(
+        same_force, _up_bar, gap_bar, v_bar, other_bar = contact_force_along_adjoint(
             up, numbers[m, 0], u, ke, kd, kf, mu, dt, f_bar, vec3(0.0)
         )
         bars[m, 0], turned_bars[m, 0] = height_bar, gap_bar
         for k in ti.static(range(3)):
-            forces[m, k], ground_forces[m, k] = force[k], ground_force[k]
+            forces[m, k], forces_beside_adjoints[m, k], ground_forces[m, k] = force[k], same_force[k], ground_force[k]
             bars[m, 1 + k], turned_bars[m, 1 + k] = u_bar[k], v_bar[k]
         for k in ti.static(range(4)):
             bars[m, 4 + k], turned_bars[m, 4 + k] = material_bar[k], other_bar[k]
@@ -107,9 +107,10 @@ def test_adjoint_of_the_law_at_all_its_one_sided_points() -> None:
     numbers = np.array(list(points.values()))
     draw = np.random.default_rng(0)
     weight, wanted = draw.normal(size=(len(numbers), 3)), np.array([one_sided_derivatives(row) for row in numbers])
-    bars, turned, forces, ground_forces = (np.zeros(x.shape) for x in (numbers, numbers, weight, weight))
-    law_adjoints(numbers, weight, bars, turned, forces, ground_forces, STEP)
+    bars, turned, forces, same_forces, ground_forces = (np.zeros(x.shape) for x in (numbers, numbers, *[weight] * 3))
+    law_adjoints(numbers, weight, bars, turned, forces, same_forces, ground_forces, STEP)
     np.testing.assert_allclose(forces, law(numbers), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(same_forces, forces, rtol=1e-14, atol=0)
     np.testing.assert_allclose(ground_forces, law(numbers), rtol=1e-9, atol=1e-11)
     for m, name in enumerate(points):
         for found in (bars, turned):
