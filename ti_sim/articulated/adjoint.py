@@ -343,7 +343,7 @@ def drive_adjoint(world: ti.template(), bars: ti.template(), states: ti.template
     kind, first_q, first_qd = world.tree[i, TREE.kind], world.tree[i, TREE.first_q], world.tree[i, TREE.first_qd]
     for d in range(first_qd, world.tree[i, TREE.end_qd]):
         rate_column = world.coordinates + d
-        virtual_velocity = world.velocity_work[b, d, JOINT_WORK.drive]
+        virtual_velocity = world.velocity_work[b, d, JOINT_WORK.solution]
         acceleration = states[b, slot, rate_column + world.velocities]
         bars.velocity[b, d, JOINT.armature] = bars.velocity[b, d, JOINT.armature] + virtual_velocity * acceleration
         x = joint_position(states, b, slot, kind, first_q, d - first_qd)
@@ -397,7 +397,7 @@ def accelerate_adjoint(
 ):  # fmt: skip
     """Adjoint of ``dynamics.accelerate`` and, if ``has_frame_bars``, of the links' poses and velocities at a frame.
 
-    Column JOINT_WORK.drive of the joint velocities holds the negative adjoints of the accelerations. Adds to the adjoints of
+    Column JOINT_WORK.solution of the joint velocities holds the negative adjoints of the accelerations. Adds to the adjoints of
     coordinates and velocities in a row of ``bar``, and to those of the tables.
 
     Returns:

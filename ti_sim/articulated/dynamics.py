@@ -142,7 +142,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
 def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame, virtual: ti.template()):
     """Second sweep, leaf to root: eliminates joint velocities and adds articulated inertias and loads to the parents.
 
-    In a virtual solve the right-hand side is in column JOINT_WORK.drive of each velocity; otherwise it is the joint force.
+    In a virtual solve the right-hand side is in column JOINT_WORK.solution of each velocity; otherwise it is the joint force.
     """
     for k in range(world.links):
         i = world.links - 1 - k
@@ -163,7 +163,7 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                     axis_inertia, axis_load = axis.dot(linear_column), axis.dot(force)
                 drive = -axis_load
                 if ti.static(virtual):
-                    drive += world.velocity_work[b, d, JOINT_WORK.drive]
+                    drive += world.velocity_work[b, d, JOINT_WORK.solution]
                 else:
                     x = joint_position(states, b, slot, kind, world.tree[i, TREE.first_q], d - first_qd)
                     drive += joint_force(world, b, frame, d, kind, x, states[b, slot, world.coordinates + d])
@@ -178,7 +178,7 @@ def eliminate_links(world: ti.template(), states: ti.template(), b, slot, frame,
                 store_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column, angular_column)
                 store_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3, linear_column)
                 world.velocity_work[b, d, JOINT_WORK.inverse_inertia] = inverse
-                world.velocity_work[b, d, JOINT_WORK.drive] = drive
+                world.velocity_work[b, d, JOINT_WORK.solution] = drive
                 d -= 1
             parent_moves = 0
             if parent >= 0:
@@ -231,7 +231,7 @@ def accelerate_links(world: ti.template(), states: ti.template(), b, slot):
             angular_acceleration += load_vec3(world.work, b, i, WORK.bias)
             angular_acceleration, linear_acceleration = solve_joint(world, b, i, kind, angular_acceleration, linear_acceleration)
             for d in range(world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]):
-                states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, JOINT_WORK.drive]
+                states[b, slot, world.coordinates + world.velocities + d] = world.velocity_work[b, d, JOINT_WORK.solution]
         store_vec3(world.work, b, i, WORK.acceleration, angular_acceleration)
         store_vec3(world.work, b, i, WORK.acceleration + 3, linear_acceleration)
     if ti.static(world.with_couplings):

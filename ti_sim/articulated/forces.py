@@ -182,7 +182,7 @@ def joint_and_contact_forces_adjoint(
                 seed_wrench(world, bars, b, j, -load_vec3(world.work, b, j, WORK.load + 3), pair_bar, p, PAIR_WRENCH.second)
                 one_pair_contacts_adjoint(world, bars, states, bar, b, 0, 0, p, patch)
         for d in range(world.velocities):
-            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
+            world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
         for k in range(world.links):
             i = world.links - 1 - k
             if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:

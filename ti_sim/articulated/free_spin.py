@@ -120,7 +120,7 @@ def step_freely_adjoint(
         add_vec3(bars.link, b, i, LINK.com, d_bar + rotated_back(q, r_bar))
         for k in ti.static(range(3)):
             bar[b, row, w_column - 3 + k] = v_bar[k]
-            world.velocity_work[b, first_w - 3 + k, JOINT_WORK.drive] = -acceleration_bar[k]
+            world.velocity_work[b, first_w - 3 + k, JOINT_WORK.solution] = -acceleration_bar[k]
 
     momentum_after_bar = inverse_inertia @ w_bar  # of 2 midpoint_momentum - momentum
     inverse_inertia_bar = outer(w_bar, 2 * midpoint_momentum - momentum)
@@ -144,7 +144,7 @@ def step_freely_adjoint(
         d = first_w + k
         bars.velocity[b, d, JOINT.armature] = bars.velocity[b, d, JOINT.armature] + armature_bar[k] + total_inertia_bar[k, k]
         bar[b, row, w_column + k] = w_bar[k]
-        world.velocity_work[b, d, JOINT_WORK.drive] = -w_rate_bar[k]
+        world.velocity_work[b, d, JOINT_WORK.solution] = -w_rate_bar[k]
     store_vec4(bar, b, row, q_column, q_bar)
 
 

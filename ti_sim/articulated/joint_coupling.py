@@ -12,7 +12,7 @@ after the other. The same projection of M^-1 y gives the virtual velocities of t
 last column.
 """
 
-from ti_sim.articulated.joint_solve import eliminate_drives, virtual_links
+from ti_sim.articulated.joint_solve import eliminate_joints, virtual_links
 from ti_sim.articulated.tables import JOINT_WORK
 from ti_sim.base.runtime import ti
 
@@ -39,18 +39,18 @@ def project_onto_coupling(world: ti.template(), b, k, row):
 def project_onto_couplings(world: ti.template(), b):
     """Project the last row of ``coupling_work``, M^-1 y, with the factors of the last elimination.
 
-    Overwrites the joint velocities' column JOINT_WORK.drive, and the links' loads and virtual velocities.
+    Overwrites the joint velocities' column JOINT_WORK.solution, and the links' loads and virtual velocities.
     """
     last_row = world.coupling.shape[0]
     for k in range(last_row):
         for d in range(world.velocities):
-            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
-        world.velocity_work[b, world.coupling[k, FOLLOWER], JOINT_WORK.drive] = 1.0
-        world.velocity_work[b, world.coupling[k, LEADER], JOINT_WORK.drive] = -world.coupling_work[b, k, world.velocities]
-        eliminate_drives(world, b)
+            world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
+        world.velocity_work[b, world.coupling[k, FOLLOWER], JOINT_WORK.solution] = 1.0
+        world.velocity_work[b, world.coupling[k, LEADER], JOINT_WORK.solution] = -world.coupling_work[b, k, world.velocities]
+        eliminate_joints(world, b)
         virtual_links(world, b, False)
         for d in range(world.velocities):
-            world.coupling_work[b, k, d] = world.velocity_work[b, d, JOINT_WORK.drive]
+            world.coupling_work[b, k, d] = world.velocity_work[b, d, JOINT_WORK.solution]
         for j in range(k):
             project_onto_coupling(world, b, j, k)
     for k in range(last_row):
@@ -73,11 +73,11 @@ def couple_accelerations(world: ti.template(), states: ti.template(), b, slot):
 
 @ti.func
 def couple_virtual_links(world: ti.template(), b):
-    """Replace the virtual velocities of uncoupled joints (JOINT_WORK.drive) and of the links by those of the coupled ones."""
+    """Replace the virtual velocities of uncoupled joints (JOINT_WORK.solution) and of the links by those of the coupled ones."""
     last_row = world.coupling.shape[0]
     for d in range(world.velocities):
-        world.coupling_work[b, last_row, d] = world.velocity_work[b, d, JOINT_WORK.drive]
+        world.coupling_work[b, last_row, d] = world.velocity_work[b, d, JOINT_WORK.solution]
     project_onto_couplings(world, b)
     for d in range(world.velocities):
-        world.velocity_work[b, d, JOINT_WORK.drive] = world.coupling_work[b, last_row, d]
+        world.velocity_work[b, d, JOINT_WORK.solution] = world.coupling_work[b, last_row, d]
     virtual_links(world, b, True)

@@ -9,7 +9,7 @@ from ti_sim.base.vecmath import vec3
 
 @ti.func
 def solve_joint(world: ti.template(), b, i, kind, angular, linear):
-    """Solve for the joint velocities of link i; the solutions are written to column JOINT_WORK.drive.
+    """Solve for the joint velocities of link i; the solutions are written to column JOINT_WORK.solution.
 
     Args:
         world: ``WorldArrays``.
@@ -28,9 +28,9 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
         inertial_force = load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column).dot(angular)
         inertial_force += load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3).dot(linear)
         value = world.velocity_work[b, d, JOINT_WORK.inverse_inertia] * (
-            world.velocity_work[b, d, JOINT_WORK.drive] - inertial_force
+            world.velocity_work[b, d, JOINT_WORK.solution] - inertial_force
         )
-        world.velocity_work[b, d, JOINT_WORK.drive] = value
+        world.velocity_work[b, d, JOINT_WORK.solution] = value
         if is_linear:
             linear += value * axis
         else:
@@ -39,10 +39,10 @@ def solve_joint(world: ti.template(), b, i, kind, angular, linear):
 
 
 @ti.func
-def eliminate_drives(world: ti.template(), b):
+def eliminate_joints(world: ti.template(), b):
     """Second sweep of a virtual solve, leaf to root, with the factors of the last elimination (``column`` and ``inverse``).
 
-    Column JOINT_WORK.drive of the joint velocities holds the right-hand side. Overwrites the links' loads.
+    Column JOINT_WORK.solution of the joint velocities holds the right-hand side. Overwrites the links' loads.
     """
     for i in range(world.links):
         store_vec3(world.work, b, i, WORK.load, vec3(0.0))
@@ -58,8 +58,8 @@ def eliminate_drives(world: ti.template(), b):
                 axis_load = axis.dot(moment)
                 if is_linear:
                     axis_load = axis.dot(force)
-                drive = world.velocity_work[b, d, JOINT_WORK.drive] - axis_load
-                world.velocity_work[b, d, JOINT_WORK.drive] = drive
+                drive = world.velocity_work[b, d, JOINT_WORK.solution] - axis_load
+                world.velocity_work[b, d, JOINT_WORK.solution] = drive
                 acceleration = world.velocity_work[b, d, JOINT_WORK.inverse_inertia] * drive
                 moment += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column)
                 force += acceleration * load_vec3(world.velocity_work, b, d, JOINT_WORK.inertia_column + 3)
@@ -71,9 +71,9 @@ def eliminate_drives(world: ti.template(), b):
 
 @ti.func
 def virtual_links(world: ti.template(), b, has_solution: ti.template()):
-    """Third sweep of a virtual solve: virtual velocities of joints (column JOINT_WORK.drive) and links (column WORK.virtual).
+    """Third sweep of a virtual solve: virtual velocities of joints (column JOINT_WORK.solution) and links (column WORK.virtual).
 
-    With ``has_solution``, column JOINT_WORK.drive already holds those of the joints.
+    With ``has_solution``, column JOINT_WORK.solution already holds those of the joints.
     """
     for i in range(world.links):
         parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
@@ -88,9 +88,9 @@ def virtual_links(world: ti.template(), b, has_solution: ti.template()):
                 for d in range(first_qd, world.tree[i, TREE.end_qd]):
                     axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
                     if is_linear:
-                        linear += world.velocity_work[b, d, JOINT_WORK.drive] * axis
+                        linear += world.velocity_work[b, d, JOINT_WORK.solution] * axis
                     else:
-                        angular += world.velocity_work[b, d, JOINT_WORK.drive] * axis
+                        angular += world.velocity_work[b, d, JOINT_WORK.solution] * axis
             else:
                 angular, linear = solve_joint(world, b, i, kind, angular, linear)
         store_vec3(world.work, b, i, WORK.virtual, angular)

@@ -308,7 +308,7 @@ def joint_adjoint(
     rotation, axis = load_vec4(world.work, b, i, WORK.quaternion), load_vec3(world.work, b, i, WORK.axis)
     if kind == REVOLUTE or kind == PRISMATIC:
         rate, acceleration = states[b, slot, rate_column], states[b, slot, rate_column + world.velocities]
-        virtual_rate = world.velocity_work[b, first_qd, JOINT_WORK.drive]
+        virtual_rate = world.velocity_work[b, first_qd, JOINT_WORK.solution]
         if kind == REVOLUTE:
             bar[b, row, first_q] = bar[b, row, first_q] + axis.dot(rotation_bar)
             bar[b, row, rate_column] = bar[b, row, rate_column] + axis.dot(joint_spin_bar)
@@ -359,9 +359,9 @@ def joint_adjoint(
 def virtual_velocities(world: ti.template(), b, first_column):
     """Three virtual joint velocities, beginning with ``first_column``."""
     return vec3(
-        world.velocity_work[b, first_column, JOINT_WORK.drive],
-        world.velocity_work[b, first_column + 1, JOINT_WORK.drive],
-        world.velocity_work[b, first_column + 2, JOINT_WORK.drive],
+        world.velocity_work[b, first_column, JOINT_WORK.solution],
+        world.velocity_work[b, first_column + 1, JOINT_WORK.solution],
+        world.velocity_work[b, first_column + 2, JOINT_WORK.solution],
     )
 
 

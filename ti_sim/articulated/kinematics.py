@@ -78,7 +78,7 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     """Adjoint of ``step_coordinates``, in place in a row of ``bar``; adds to the links' adjoints.
 
     The row holds the adjoints of coordinates and velocities after the step and is overwritten by those before it, without the
-    contribution of the accelerations: their negative adjoints are written to column JOINT_WORK.drive of the joint velocities.
+    contribution of the accelerations: their negative adjoints are written to column JOINT_WORK.solution of the joint velocities.
     ``states`` holds coordinates, velocities and accelerations before the step in ``slot``, and the state after it in the next
     slot. The adjoints of the bristles of contacts stay those after the step: the adjoint of their forces replaces them.
     """
@@ -91,4 +91,4 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
         else:
             step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
             for d in range(first_qd, past_last):
-                world.velocity_work[b, d, JOINT_WORK.drive] = -world.dt * bar[b, row, world.coordinates + d]
+                world.velocity_work[b, d, JOINT_WORK.solution] = -world.dt * bar[b, row, world.coordinates + d]

@@ -251,7 +251,7 @@ def advance_adjoint(
                     is_frame_step = 1
                 if remaining_steps == steps:  # only the poses and velocities of the last frame
                     for d in range(world.velocities):
-                        world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
+                        world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
                         states[b, row, state_size + d] = 0.0
                     if ti.static(world.with_contact_bristles):
                         clear_pairs(world, states, b, row)

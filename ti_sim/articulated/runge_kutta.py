@@ -86,12 +86,12 @@ def stage_adjoint(world: ti.template(), states: ti.template(), bar: ti.template(
     stage.
 
     Coordinates and velocities of the stage are in ``row`` of ``states``. The negative adjoints of the accelerations are written
-    to column JOINT_WORK.drive of the joint velocities.
+    to column JOINT_WORK.solution of the joint velocities.
     """
     weight, next_time = world.dt * stage_weight(stage), world.dt * next_stage_time(stage)
     for d in range(world.velocities):
         rate_column = world.coordinates + d
-        world.velocity_work[b, d, JOINT_WORK.drive] = -(weight * bar[b, 1, rate_column] + next_time * bar[b, 2, rate_column])
+        world.velocity_work[b, d, JOINT_WORK.solution] = -(weight * bar[b, 1, rate_column] + next_time * bar[b, 2, rate_column])
         bar[b, 2, rate_column] = 0.0
     for j in range(world.coordinates):
         bar[b, 2, j] = weight * bar[b, 1, j] + next_time * bar[b, 2, j]

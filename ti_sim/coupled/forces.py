@@ -71,7 +71,7 @@ def link_contacts_adjoint(
                 world.work[b, i, WORK.acceleration + k] = 0.0
             seed_wrench(world, bars, b, i, -load_vec3(world.work, b, i, WORK.load + 3), wrench_bar, i, 0)
         for d in range(world.velocities):
-            world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
+            world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
         particle_loads_adjoint(world, bars, particles, particle_bars, candidates, states, force_bar, bar, b, 0)
         for i in range(world.links):
             for k in ti.static(range(12)):  # virtual velocities and accelerations are no functions of the state here

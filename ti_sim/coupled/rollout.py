@@ -146,7 +146,7 @@ def advance_adjoint(
                 is_frame_step = ti.cast(step % substeps == 0, int)
                 if remaining_steps == steps:  # only the links of the last frame
                     for d in range(world.velocities):
-                        world.velocity_work[b, d, JOINT_WORK.drive] = 0.0
+                        world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
                         joints[b, row, world.coordinates + world.velocities + d] = 0.0
                     if ti.static(world.with_contact_bristles):
                         clear_pairs(world, joints, b, row)

@@ -82,7 +82,7 @@ def make_flat_body(
     actuation: Actuation | None, frames: int, controls: int,
 ) -> Sheet:  # fmt: skip
     """Add the parameters of a flat body to the table and return its elements (arguments: ``add_flat_body``; ``rotation``
-    [3, 3] takes the mesh's axes to the world's)."""
+    [3, 3] takes the mesh's axes to the world's; ``frames`` and ``controls`` of the scene)."""
     if material.energy != "neo_hookean":
         raise UserError(f"{name} is flat and its material has the energy {material.energy!r}: flat bodies are 'neo_hookean'")
     count = len(mesh.triangles)
