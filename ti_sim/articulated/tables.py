@@ -48,7 +48,7 @@ WORK = Row(  # columns of the scratch memory of a link
 JOINT_WORK = Row(  # columns of the scratch memory of a joint velocity
     inertia_column=6,  # articulated inertia times the velocity's direction
     inverse_inertia=1,  # 1 / D, the inverse inertia at the velocity
-    solution=1,  # right-hand side of the joint-space solve (u, the force that accelerates it), then acceleration or virtual velocity
+    solution=1,  # of the joint-space solve: first the right-hand side (u, a force), then the acceleration or virtual velocity
 )
 
 
