@@ -14,7 +14,7 @@ from risp_torch.inversion.uncertainty.covariance import Uncertainty
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 
-NUM_FILMS, CRF_BOUNDS = 16, (0, 51)
+NUM_FILMS, CRF_BOUNDS = 48, (0, 51)
 CRF_OFFSETS = (0, -1, 1)  # of the constant rate factor, which the size of a file determines to about one
 
 

@@ -36,7 +36,10 @@ from risp_torch.scene.scene import Scene
 from ti_sim.base.errors import DivergenceError, UserError
 
 MISFIT_ROUNDS, FIT_ROUNDS = 10, 3  # Gauss-Newton steps with a family of nuisances if the estimate has a misfit, and if it fits
-SIGNIFICANCE_LEVEL, CORRELATION_LEVEL = 0.05, 0.01  # for all tests together: of the families, and of the residual's power
+SIGNIFICANCE_LEVEL, CORRELATION_LEVEL = 0.05, 0.01  # of a family, and for all tests together of the residual's power
+# Level of all families together. Most p-values are 1, where a family shifts nothing, so that the harmonic mean is conservative: 3
+# of 80 films of correct scenes fall below it (`studies.error_bars.wrong_scenes`, seeds 31 and 47).
+COMBINED_LEVEL = 0.2
 MIN_SHIFT_IN_BARS = 0.5  # in error bars: smaller shifts of the unknowns are ignored
 MIN_EXPLAINED_FRACTION = 0.5  # of the residual that noise does not explain: a family that explains less is not reported
 MIN_RELATIVE_DECREASE = 0.7  # of the best family's decrease: families with a smaller one are not reported
@@ -130,7 +133,7 @@ def _diagnosed(
         [_p_value(test, bars, linearisation.comparison.observation_count, misfit, unexplained) for _, test in tests]
     )
     significant = [pair for pair, p_value in zip(tests, p_values, strict=True) if p_value < SIGNIFICANCE_LEVEL]
-    if significant and p_value_of_all(p_values) >= SIGNIFICANCE_LEVEL:
+    if significant and p_value_of_all(p_values) >= COMBINED_LEVEL:
         significant = []
     whole_families = {joint.family.title for joint, _ in significant if joint.family.is_complete}
     subfamilies = sorted(

@@ -109,7 +109,7 @@ def outcome(*, p_value: float = 1.0, shift_p_values: tuple[float, ...] = (1.0,),
 
 
 def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five per cent of all families together; probabilities of shifts are multiplied by the number of unknowns."""
+    """Five per cent of a family, twenty of all together; probabilities of shifts are multiplied by the number of unknowns."""
     at = at_minimum(0.0)
     family = families()[0]
 
@@ -126,7 +126,7 @@ def test_the_level_of_significance_is_that_of_all_tests_and_unknowns_together(mo
 
     nothing = [outcome()] * 9
     assert named([outcome(p_value=4.9e-2)]) == 1 and named([outcome(p_value=5.1e-2)]) == 0
-    assert named([outcome(p_value=4.1e-3), *nothing]) == 1 and named([outcome(p_value=4.2e-3), *nothing]) == 0  # 1 / (251.8 - 9)
+    assert named([outcome(p_value=1.31e-2), *nothing]) == 1 and named([outcome(p_value=1.33e-2), *nothing]) == 0  # 1 / (84.9 - 9)
     assert named([outcome(shift_p_values=(4.9e-2,))]) == 1 and named([outcome(shift_p_values=(4.9e-2,), shift=1e-9)]) == 0
     two = Unknowns({name: Param(1.0, low=-10.0, high=10.0) for name in "ab"})
     assert named([outcome(shift_p_values=(2.4e-2, 1.0))], two) == 1 and named([outcome(shift_p_values=(2.6e-2, 1.0))], two) == 0
