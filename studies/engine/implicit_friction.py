@@ -66,10 +66,8 @@ class Case:
             mass = 900.0 * 0.002
         elif self.kind == "cloth":
             mesh = sheet_grid((0.2, 0.2), (4, 4))
-            body = {
-                "material": Shell(mu=1e-3 * stiffness, lam=1e-3 * stiffness, damping=2e-6 * stiffness),
-                "bending": Bending(stiffness=2e-3, damping=1e-4), "density": 0.2,
-            }  # fmt: skip
+            bending, membrane = Bending(stiffness=2e-3, damping=1e-4), 1e-3 * stiffness
+            body = {"material": Shell(mu=membrane, lam=membrane, damping=2e-6 * stiffness, bending=bending), "density": 0.2}
             mass = 0.2 * 0.04
         else:
             mesh = box_tet10s((0.2, 0.06, 0.004), (4, 1, 1))
