@@ -85,7 +85,7 @@ class Scene(SceneSpec):
                 with the ground at most: implicit steps, for stiff materials and long steps.
             controls: rows of actuation of deformable bodies per frame, each held for an equal number of steps; 1 or a divisor of
                 ``substeps``.
-            solver: execution plan, adaptive and implicit steps.
+            solver: execution plan, largest distance of bodies, adaptive and implicit steps.
             sigma: softness of edges in pictures, squared NDC of the shorter side ("softness.sigma").
             gamma: softness of depth order in pictures ("softness.gamma").
             style: shading and rasterisation of pictures.

@@ -62,11 +62,13 @@ def squared_contact_distance(contacts: ti.template(), b):
 def is_beyond_reach(contacts: ti.template(), b, p, e1, e2):
     """Whether the plane of a triangle is farther from point p than the distance at which contact may begin.
 
-    Most listed pairs are: their closest points are not needed. The margin of 0.1 % leaves pairs on the limit to the distance.
+    Most listed pairs are: their closest points are not needed. Pairs within 0.1 % of the limit are decided by their distance, and
+    so are all of slim triangles, the direction of whose normal is rounding.
     """
     n = e1.cross(e2)
-    height = n.dot(p)
-    return height * height > 1.001 * squared_contact_distance(contacts, b) * n.dot(n)
+    height, squared_area = n.dot(p), n.dot(n)
+    is_slim = squared_area < 1e-6 * e1.dot(e1) * e2.dot(e2)
+    return not is_slim and height * height > 1.001 * squared_contact_distance(contacts, b) * squared_area
 
 
 @ti.func

@@ -33,7 +33,7 @@ class LookSettings:
             picture fits every motion.
         edges: how pixels show edges: as a "camera" has them, which averages over its pixels; the same with "fine" samples, for
             single pictures, in which edges along the rows are at one place of all pixels; or as the "scene" has them
-            (``softness.sigma``, ``Scene.antialias``), for films that its own rasteriser has made.
+            (``softness.sigma``, ``PictureStyle.antialias``), for films that its own rasteriser has made.
         exposure: whether each frame has a gain and an offset per channel.
         robust_scale: residual [linear colour] at which a pixel's weight is a quarter (Geman and McClure, 1987); infinite gives
             all pixels the weight 1.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,7 @@ def compressed_neighbours(
     crf: int,
     *,
     count: Count = NUM_FILMS,
-) -> list[CompressedFilm]:
+) -> Iterator[CompressedFilm]:
     """The film of the estimate and those of neighbours, each after encoding and decoding.
 
     If the scene is correct, the film is that of a point within the error bars. Its errors depend on the position of edges on the
@@ -42,19 +43,18 @@ def compressed_neighbours(
         crf: constant rate factor of H.264, that of the estimate's film and of one of three neighbours; the others' are one apart.
         count: number of films; neighbours that diverge are left out.
 
-    Returns:
-        At most ``count`` films, the estimate's first.
+    Yields:
+        At most ``count`` films, the estimate's first: one at a time, as their pictures take much memory.
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))
     moves = bars.sd * (draws @ _symmetric_root(bars.correlation))
-    films = [encoder.film(crf)]
+    yield encoder.film(crf)
     for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
         neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
         if bool(neighbour.isfinite().all()):
             neighbour_crf = float(np.clip(crf + CRF_OFFSETS[number % 3], *CRF_BOUNDS))
-            films.append(replace(encoder, estimate=neighbour).film(neighbour_crf))
-    return films
+            yield replace(encoder, estimate=neighbour).film(neighbour_crf)
 
 
 def _symmetric_root(matrix: np.ndarray) -> np.ndarray:

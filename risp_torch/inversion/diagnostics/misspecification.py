@@ -28,7 +28,7 @@ from risp_torch.inversion.diagnostics.nuisance_parameters import (
     sizes_of,
     why_untested,
 )
-from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
+from risp_torch.inversion.diagnostics.score_tests import FamilyScores, FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.misfit import DOUBTED_RATIO, MISFIT_RATIO
@@ -178,8 +178,17 @@ def _tests(
     """Tests of every family that changes the film, and of the numbers of each parameter of it."""
     tests, families = [], families_of(scene, linearisation.comparison.loss, unknowns)
     for family, columns in _derivatives(families, unknowns, linearisation):
+        family_scores = FamilyScores.of(linearisation, columns, errors)
         for subfamily, indices in family.subfamilies():
-            if (test := score_test(linearisation, columns[:, indices], subfamily.limits(MAX_AMPLITUDE), errors)) is not None:
+            scores = (  # of numbers whose worlds do not diverge, where some do
+                FamilyScores.of(linearisation, columns[:, indices], errors)
+                if family_scores is None
+                else family_scores.subset(indices)
+            )
+            if scores is None:
+                continue
+            test = score_test(linearisation, scores, subfamily.limits(MAX_AMPLITUDE), errors)
+            if test is not None:
                 tests.append((AugmentedProblem(subfamily, linearisation.comparison, unknowns), test))
     return tests
 

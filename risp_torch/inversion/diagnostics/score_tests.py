@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.problem.linearisation import Linearisation
-from risp_torch.inversion.problem.residual_blocks import block_scores, block_scores_of
+from risp_torch.inversion.problem.residual_blocks import block_scores_of
 
 MIN_FREEDOM, KNOWN_FREEDOM = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
 BIAS_ERROR = 0.3  # relative error of the mean of compressed films' errors
@@ -49,20 +49,26 @@ class FilmErrors:
     @cached_property
     def bias(self) -> torch.Tensor | float:
         """[P] mean of the samples if they are ``biased``, otherwise 0."""
-        return torch.stack(list(self.samples)).mean(dim=0) if self.samples and self.biased else 0.0
+        return sum(self.samples) / len(self.samples) if self.samples and self.biased else 0.0
 
-    @cached_property
-    def scatter(self) -> list[torch.Tensor]:
-        """Residuals [P] whose mean square is the variance of another film's errors about ``bias``; the last one is the bias's own
-        error.
+    def scatter(self, sample_values: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Scatter of the samples, from a linear function of each of them.
+
+        Args:
+            sample_values: the function of every sample, such as its scores in blocks.
+
+        Returns:
+            Values whose mean square is the variance of the function of another film's errors about that of ``bias``; the last one
+            is of the bias's own error. Empty without samples.
         """
-        count = len(self.samples)
+        count = len(sample_values)
         if not count:
             return []
         if not self.biased:
-            return [*self.samples, torch.zeros_like(self.samples[0])]
+            return [*sample_values, np.zeros_like(sample_values[0])]
+        bias = sum(sample_values) / count
         scale = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
-        return [scale * (sample - self.bias) for sample in self.samples] + [BIAS_ERROR * (count + 1) ** 0.5 * self.bias]
+        return [scale * (value - bias) for value in sample_values] + [BIAS_ERROR * (count + 1) ** 0.5 * bias]
 
 
 @dataclass(frozen=True)
@@ -111,36 +117,98 @@ class ScoreTest:
         return 2 * student.sf(np.abs(self.shift) / np.maximum(self.shift_sd, 1e-300), self.freedom[:, None]).max(axis=0)
 
 
+@dataclass(frozen=True)
+class FamilyScores:
+    """Scores of a family of M known numbers at an estimate of K unknowns, in C blocks of observations.
+
+    Every test of some of the numbers follows from them, without another pass over the observations. Derivatives are those by the
+    numbers without what the unknowns absorb.
+
+    Attributes:
+        unit_shift: [K, M] shifts of the unknowns by one standard deviation of each number.
+        normal: [M, M] normal equations of the numbers.
+        noise: [M, M] covariance of the score for independent errors of variance 1, with their relative variances.
+        score: [M] of the residual without ``FilmErrors.bias``, and of the priors.
+        residual: [C, M] block scores of that residual.
+        products: [C, M, M] normal equations of each block.
+        samples: block scores [C, M] of the film's errors (``FilmErrors.scatter``).
+        fitted: number of unknowns.
+    """
+
+    unit_shift: np.ndarray
+    normal: np.ndarray
+    noise: np.ndarray
+    score: np.ndarray
+    residual: np.ndarray
+    products: np.ndarray
+    samples: list[np.ndarray]
+    fitted: int
+
+    @classmethod
+    def of(cls, linearisation: Linearisation, columns: torch.Tensor, errors: FilmErrors) -> FamilyScores | None:
+        """Scores of the numbers with these derivatives.
+
+        Args:
+            linearisation: linearisation at the estimate.
+            columns: [P, M] derivatives of the observations by the family's numbers, in standard deviations of these.
+            errors: of the film.
+
+        Returns:
+            The scores; None if a world diverges near the estimate.
+        """
+        film, _gradient = linearisation.normal_equations
+        inverse = np.linalg.pinv(
+            film + linearisation.prior_matrix + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True
+        )
+        cross = (linearisation.jacobian.double().T @ columns.double()).cpu().numpy()
+        if not np.isfinite(cross).all():
+            return None
+        projected = columns - linearisation.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
+        double = projected.double()
+        normal = (double.T @ double).cpu().numpy()
+        noise = normal
+        if errors.relative_variance is not None:
+            noise = (double.T @ (double * errors.relative_variance[:, None].to(double))).cpu().numpy()
+        residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
+        prior_score = cross.T @ inverse @ (linearisation.prior_gradient + np.zeros(len(film)))
+        scores = block_scores_of(
+            replace(linearisation, jacobian=projected),
+            [residual, *projected.T, *(sample.to(projected) for sample in errors.samples)],
+        )
+        count = projected.shape[1]
+        return cls(
+            unit_shift=-inverse @ cross, normal=normal, noise=noise,
+            score=(double.T @ residual.double()).cpu().numpy() - prior_score, residual=scores[0],
+            products=np.stack(scores[1 : 1 + count], axis=1), samples=errors.scatter(scores[1 + count :]),
+            fitted=len(film),
+        )  # fmt: skip
+
+    def subset(self, indices: Sequence[int]) -> FamilyScores:
+        """Scores of some of the numbers."""
+        pairs = np.ix_(indices, indices)
+        return FamilyScores(
+            self.unit_shift[:, indices], self.normal[pairs], self.noise[pairs], self.score[indices], self.residual[:, indices],
+            self.products[:, indices][:, :, indices], [sample[:, indices] for sample in self.samples], self.fitted,
+        )  # fmt: skip
+
+
 def score_test(
-    linearisation: Linearisation, columns: torch.Tensor, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
+    linearisation: Linearisation, scores: FamilyScores, limits: tuple[np.ndarray, np.ndarray], errors: FilmErrors
 ) -> ScoreTest | None:
     """Test a family of known numbers.
 
     Args:
         linearisation: linearisation at the estimate.
-        columns: [P, M] derivatives of the observations by the family's numbers, in standard deviations of these.
+        scores: of the family's numbers.
         limits: lowest and highest amplitudes [M] (``Family.limits``).
         errors: of the film.
 
     Returns:
-        The test; None if a world diverges near the estimate, or no number changes the film.
+        The test; None if no number changes the film.
     """
-    film, gradient = linearisation.normal_equations
-    inverse = np.linalg.pinv(
-        film + linearisation.prior_matrix + 1e-9 * np.trace(film) / len(film) * np.eye(len(film)), hermitian=True
-    )
-    cross = (linearisation.jacobian.double().T @ columns.double()).cpu().numpy()
-    if not np.isfinite(cross).all():
-        return None
-    projected = columns - linearisation.jacobian @ torch.as_tensor(inverse @ cross).to(columns)
-    projected_double = projected.double()
-    normal_matrix = (projected_double.T @ projected_double).cpu().numpy()
+    normal_matrix, score = scores.normal, scores.score
     if not np.trace(normal_matrix) > 0:
         return None
-    residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
-    score = (projected_double.T @ residual.double()).cpu().numpy() - cross.T @ inverse @ (
-        linearisation.prior_gradient + np.zeros(len(film))
-    )
     variance = linearisation.loss if errors.variance is None else errors.variance
     effective_variance = errors.design_effect * max(variance, 1e-300)
     is_free, amplitudes = np.ones(len(normal_matrix), dtype=bool), np.zeros(len(normal_matrix))
@@ -154,20 +222,12 @@ def score_test(
         if not outside.any():
             break
         is_free &= ~outside
-    unit_shift = -inverse @ cross
-    nuisance_fit = replace(
-        linearisation, jacobian=projected, residual=residual - projected @ torch.as_tensor(amplitudes).to(projected)
-    )
-    scatter = [matrix.to(projected) for matrix in errors.scatter]
-    # The blocks of the Jacobian are gathered once for all residuals.
-    *samples, scores, first_scores = block_scores_of(nuisance_fit, [*scatter, nuisance_fit.residual, residual])
-    covariances, freedom = _covariances(
-        nuisance_fit, normal_matrix, variance, errors, samples, scores, fitted=len(normal_matrix) + len(film)
-    )
-    shift_map = unit_shift @ inverse_normal
-    ratio, correlation_p_value = _block_variance_ratio(nuisance_fit, normal_matrix, variance, errors, samples, first_scores)
+    fitted_scores = scores.residual - scores.products @ amplitudes  # of the residual after the family's step
+    covariances, freedom = _covariances(scores, fitted_scores, variance, errors)
+    shift_map = scores.unit_shift @ inverse_normal
+    ratio, correlation_p_value = _block_variance_ratio(scores, variance, errors)
     return ScoreTest(
-        amplitudes=amplitudes, shift=unit_shift @ amplitudes, unit_shift=unit_shift,
+        amplitudes=amplitudes, shift=scores.unit_shift @ amplitudes, unit_shift=scores.unit_shift,
         shift_sd=np.array([np.sqrt(np.einsum("km,mn,kn->k", shift_map, matrix, shift_map)) for matrix in covariances]),
         visible=np.sqrt(np.diag(normal_matrix) / effective_variance),
         residual_decrease=float(2 * amplitudes @ score - amplitudes @ normal_matrix @ amplitudes),
@@ -181,38 +241,23 @@ def _squared_length(score: np.ndarray, covariance: np.ndarray) -> float:
 
 
 def _covariances(
-    linearisation: Linearisation,
-    normal: np.ndarray,
-    variance: float,
-    errors: FilmErrors,
-    samples: list[np.ndarray],
-    scores: np.ndarray,
-    *,
-    fitted: int,
+    family: FamilyScores, scores: np.ndarray, variance: float, errors: FilmErrors
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Covariances [M, M] of the score if the family is correct, and their degrees of freedom.
 
     One is of the film's known errors, the other also of the residual after the family's step, in blocks.
 
     Args:
-        linearisation: linearisation with the family's projected columns, and the residual after its step.
-        normal: [M, M] their normal equations.
+        family: scores of the family.
+        scores: block scores [blocks, M] of the residual after the family's step.
         variance: of independent errors.
         errors: of the film.
-        samples: block scores [blocks, M] of its ``scatter``.
-        scores: block scores [blocks, M] of the residual.
-        fitted: numbers that are fitted.
     """
+    normal, samples = family.normal, family.samples
     blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
-    residual_freedom = max(MIN_FREEDOM, float(blocks - fitted))
+    residual_freedom = max(MIN_FREEDOM, float(blocks - len(normal) - family.fitted))
     clustered = blocks / residual_freedom * scores.T @ scores  # residuals of a fit are too small
-    weighted = (
-        linearisation.jacobian
-        if errors.relative_variance is None
-        else linearisation.jacobian * errors.relative_variance[:, None].to(linearisation.jacobian)
-    )
-    noise = normal if errors.relative_variance is None else (linearisation.jacobian.double().T @ weighted.double()).cpu().numpy()
-    modelled, modelled_freedom = errors.design_effect * variance * noise, KNOWN_FREEDOM
+    modelled, modelled_freedom = errors.design_effect * variance * family.noise, KNOWN_FREEDOM
     inverse = np.linalg.pinv(normal, hermitian=True)
     if samples:
         count = len(samples) - 2  # without the mean and its error
@@ -238,33 +283,21 @@ def _covariances(
     return [modelled, combined], np.array([modelled_freedom, trusted_freedom + residual_freedom])
 
 
-def _block_variance_ratio(
-    linearisation: Linearisation,
-    normal: np.ndarray,
-    variance: float,
-    errors: FilmErrors,
-    samples: list[np.ndarray],
-    scores: np.ndarray,
-) -> tuple[float, float]:
-    """Power of the residual's block scores along the Jacobian's columns over that of the film's errors, and its p-value.
+def _block_variance_ratio(family: FamilyScores, variance: float, errors: FilmErrors) -> tuple[float, float]:
+    """Power of the residual's block scores along the family's derivatives over that of the film's errors, and its p-value.
 
-    ``scores`` are those of the residual before the family's step.
-    The power of independent errors is a sum over blocks, with weights w_c that are the blocks' shares of the normal equations: a
-    chi-squared variable of (sum w)^2 / sum w^2 degrees of freedom, nearly (Satterthwaite, 1946).
+    The residual is that before the family's step. The power of independent errors is a sum over blocks, with weights w_c that are
+    the blocks' shares of the normal equations: a chi-squared variable of (sum w)^2 / sum w^2 degrees of freedom, nearly
+    (Satterthwaite, 1946).
     """
-    inverse = np.linalg.pinv(normal, hermitian=True)
+    inverse, samples = np.linalg.pinv(family.normal, hermitian=True), family.samples
 
     def power(scores: np.ndarray) -> float:
         return float(np.trace(inverse @ (scores.T @ scores)))
 
-    jacobian = linearisation.jacobian.double()
-    leverages = (
-        ((jacobian @ torch.as_tensor(inverse).to(jacobian)) * jacobian).sum(dim=1, keepdim=True).to(linearisation.jacobian)
-    )
-    weights = block_scores(replace(linearisation, jacobian=leverages, residual=torch.ones_like(linearisation.residual)))[:, 0]
+    weights = np.einsum("mn,cnm->c", inverse, family.products)
     freedom = float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))
-    local = 1.0 if errors.relative_variance is None else errors.relative_variance.to(leverages)[:, None]
-    expected = errors.design_effect * variance * float((leverages * local).double().sum())
+    expected = errors.design_effect * variance * float(np.trace(inverse @ family.noise))
     powers = np.array([power(sample_scores) for sample_scores in samples[:-1]])
     sample_power, expected_freedom = 0.0, KNOWN_FREEDOM
     if samples and powers.any():
@@ -276,7 +309,7 @@ def _block_variance_ratio(
         expected_freedom = min(
             KNOWN_FREEDOM, sample_freedom * (len(powers) - 1) * min(KNOWN_FREEDOM, expected / sample_power) ** 2
         )
-    ratio = power(scores) / max(expected, 1e-300)
+    ratio = power(family.residual) / max(expected, 1e-300)
     from scipy.stats import f as fisher
 
     return ratio, float(fisher.sf(ratio, freedom, expected_freedom))

@@ -34,7 +34,8 @@ class LinkFrame:
         orientation: orientation of the joint in the parent's frame, quaternion (x, y, z, w).
         at_tip: whether the joint is at the parent's tip; ``position`` is then relative to the tip.
         center: centre of mass in the link's frame [m].
-        length: length of the link [m]; it determines the centre of mass and the position of links attached at the tip.
+        length: length of the link [m]; it determines the centre of mass and the position of links attached at the tip; None for a
+            link without a tip.
         direction: direction of the length in the link's frame.
         share: fraction of the length between the joint and the centre of mass.
     """

@@ -172,6 +172,8 @@ def _add_constraints(
     if len(overlap):
         raise UserError(f"particle {overlap[0]} of {name} is fixed and has a prescribed velocity: choose one of the two")
     if options.prescribed is not None:
+        if options.prescribed.particles is None:
+            raise UserError(f"{name}.prescribed selects no particle: give its particles, or leave it out")
         velocity, frames = options.prescribed.velocity, scene.frames
         shape = np.shape(_param_value(velocity))
         if shape not in ((3,), (frames, 3), (frames, len(prescribed), 3)):

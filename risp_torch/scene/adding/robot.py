@@ -115,7 +115,9 @@ def add_robot(
         else:
             robot_joint = _with_supported_friction(scene, link.joint, unsupported, is_used=dry_friction)
             parent = names[link.parent] if link.parent >= 0 else None
-            joint_frame = LinkFrame(parent=parent, position=frame.position, orientation=frame.rotation.as_quat(), center=link.com)
+            joint_frame = LinkFrame(
+                parent=parent, position=frame.position, orientation=frame.rotation.as_quat(), center=link.com, share=0.0
+            )
             scene_joint = _scene_joint(robot_joint, subtree, inertia, step=scene.stepping.dt)
             scene_body = make_link(
                 scene, body_name, options, joint_frame, joint=scene_joint, coupling=couplings.get(robot_joint.name)

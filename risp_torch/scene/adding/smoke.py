@@ -81,6 +81,8 @@ def add_smoke(
     if scene.bodies or scene.deformables or scene.smoke is not None:
         raise UserError(f"{name} fills the picture: a scene with smoke has no bodies and no other smoke")
     check_name(name)
+    if len(velocity) != 2:
+        raise UserError(f"{name}.velocity has {len(velocity)} components: give two, along x and y")
     if callable(obstacle):
         obstacle = obstacle(*np.meshgrid(*((np.arange(count) + 0.5) * cell for count in cells), indexing="ij"))
     model = SmokeModel(cells, cell, obstacle)

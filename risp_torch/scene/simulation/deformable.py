@@ -90,7 +90,7 @@ class DeformableAdapter(SolverAdapter):
         if self.spec.stepping.solver.adaptive:
             raise UserError(
                 "contact forces are means over a step, and each world of an adaptive scene has its own: make the scene without "
-                "adaptive=True"
+                "SolverOptions(adaptive=True)"
             )
         return super().forces(values, states, rows=rows, actions=actions)
 

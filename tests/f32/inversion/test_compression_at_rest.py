@@ -100,7 +100,7 @@ def neighbours_of(sd: float, *, crf: int = 23) -> tuple[Encoder, list[Compressed
     encoder = encoder_of(scene, None, PixelLoss(), unknowns.current())
     at = linearise(scene, encoder.comparison, unknowns, unknowns.current())
     bars = Uncertainty(np.full(3, sd), np.eye(3), [True] * 3, [])
-    return encoder, compressed_neighbours(scene, unknowns, at, bars, encoder, crf, count=12)
+    return encoder, list(compressed_neighbours(scene, unknowns, at, bars, encoder, crf, count=12))
 
 
 def test_neighbours_are_films_of_the_estimate_where_nothing_is_uncertain() -> None:

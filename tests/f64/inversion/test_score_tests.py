@@ -6,7 +6,7 @@ import torch
 
 from risp_torch import Param
 from risp_torch.inversion import Unknowns
-from risp_torch.inversion.diagnostics.score_tests import FilmErrors, ScoreTest, score_test
+from risp_torch.inversion.diagnostics.score_tests import FamilyScores, FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
 
@@ -28,8 +28,17 @@ def drawn(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scored(residual: np.ndarray, column: np.ndarray, columns: np.ndarray, errors: FilmErrors, **limits: object) -> ScoreTest:
-    at = at_minimum(residual, column)
-    return score_test(at, torch.as_tensor(columns).to(at.jacobian), limits.get("limits", FREE), errors)
+    return result_of(at_minimum(residual, column), columns, errors, **limits)
+
+
+def result_of(
+    at: Linearisation, columns: np.ndarray, errors: FilmErrors, limits: tuple[np.ndarray, np.ndarray] = FREE
+) -> ScoreTest:
+    scores = FamilyScores.of(at, torch.as_tensor(columns).to(at.jacobian), errors)
+    assert scores is not None
+    test = score_test(at, scores, limits, errors)
+    assert test is not None
+    return test
 
 
 def test_p_values_of_a_right_scene_are_as_large_as_chance_makes_them_whatever_the_number_of_nuisances() -> None:
@@ -67,8 +76,8 @@ def test_shifts_scatter_as_the_blocks_of_the_residual_do() -> None:
     own -= column * (own * column).sum() / (column**2).sum()
     at = at_minimum(NOISE * random.normal(size=(FRAMES, SIDE)), column)
     family = own + 0.5 * column
-    columns = torch.as_tensor(family.reshape(-1, 1)).to(at.jacobian)
-    test = score_test(at, columns, (np.array([-3.0]), np.array([3.0])), FilmErrors(NOISE**2))
+    columns = family.reshape(-1, 1)
+    test = result_of(at, columns, FilmErrors(NOISE**2), (np.array([-3.0]), np.array([3.0])))
     residual = at.residual.reshape(FRAMES, SIDE).cpu().numpy()
     amplitude = (own * residual).sum() / ((own**2).sum() + NOISE**2)
     np.testing.assert_allclose(test.amplitudes, [amplitude], rtol=1e-6)
@@ -82,7 +91,7 @@ def test_shifts_scatter_as_the_blocks_of_the_residual_do() -> None:
     both = (30.0 / size * known + degrees * clustered) / (30.0 / size**2 + degrees)
     np.testing.assert_allclose(20.0 * test.shift_sd[:, 0], 0.5 * np.sqrt([known, both]) / (own**2).sum(), rtol=1e-5)
     np.testing.assert_allclose(test.freedom[1], 30.0 / size**2 + degrees)
-    unknown = score_test(at, columns, (np.array([-3.0]), np.array([3.0])), FilmErrors(None))
+    unknown = result_of(at, columns, FilmErrors(None), (np.array([-3.0]), np.array([3.0])))
     assert unknown.freedom[1] == degrees and 20.0 * unknown.shift_sd[1, 0] == pytest.approx(
         0.5 * np.sqrt(clustered) / (own**2).sum(), rel=1e-4
     )
@@ -117,10 +126,30 @@ def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
 def test_rounded_films_have_no_errors_in_common() -> None:
     """The mean of samples of rounding is chance: nothing is taken off the residual, and their mean square is the variance."""
     random = np.random.default_rng(8)
-    samples = [torch.as_tensor(random.normal(size=5)) for _ in range(3)]
+    values = [random.normal(size=5) for _ in range(3)]
+    samples = [torch.as_tensor(value) for value in values]
     rounded, compressed = FilmErrors(1.0, samples), FilmErrors(1.0, samples, biased=True)
-    assert rounded.bias == 0.0 and torch.equal(torch.stack(rounded.scatter[:-1]), torch.stack(samples))
-    assert not rounded.scatter[-1].any() and torch.allclose(compressed.bias, sum(samples) / 3)
+    *scatter, bias_error = rounded.scatter(values)
+    assert rounded.bias == 0.0 and np.array_equal(scatter, values) and not bias_error.any()
+    *scatter, bias_error = compressed.scatter(values)
+    assert torch.allclose(compressed.bias, sum(samples) / 3)
+    np.testing.assert_allclose(bias_error, 2 * 0.3 * sum(values) / 3)
+    np.testing.assert_allclose(scatter, np.sqrt(4 / 2 * 4 / 3) * (np.array(values) - sum(values) / 3))
+
+
+def test_scores_of_some_numbers_are_those_of_all() -> None:
+    random = np.random.default_rng(9)
+    column, columns = drawn(random)
+    at = at_minimum(NOISE * random.normal(size=(FRAMES, SIDE)), column)
+    samples = [torch.as_tensor(NOISE * block_errors(random).ravel()) for _ in range(4)]
+    errors = FilmErrors(NOISE**2, samples, relative_variance=torch.rand(FRAMES * SIDE), biased=True)
+    scores = FamilyScores.of(at, torch.as_tensor(columns).to(at.jacobian), errors)
+    assert scores is not None
+    limits = FREE[0][:2], FREE[1][:2]
+    of_all, alone = score_test(at, scores.subset([7, 2]), limits, errors), result_of(at, columns[:, [7, 2]], errors, limits)
+    for name in ("amplitudes", "shift", "shift_sd", "unit_shift", "visible", "statistics", "freedom"):
+        np.testing.assert_allclose(getattr(of_all, name), getattr(alone, name), rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(of_all.block_variance_ratio, alone.block_variance_ratio, rtol=1e-9)
 
 
 def test_many_numbers_are_tested_by_few_compressed_films() -> None:
@@ -141,7 +170,7 @@ def test_the_shift_is_the_bias_of_what_was_left_out() -> None:
     columns[:, 0] += 0.5 * column.ravel()
     residual = 0.4 * columns[:, 0].reshape(FRAMES, SIDE) + NOISE * random.normal(size=(FRAMES, SIDE))
     at = at_minimum(residual, column)
-    test = score_test(at, torch.as_tensor(columns).to(at.jacobian), FREE, FilmErrors(NOISE**2))
+    test = result_of(at, columns, FilmErrors(NOISE**2))
     assert test.amplitudes[0] == pytest.approx(0.4, abs=5e-3)
     assert at.scaled[0] + 20.0 * test.shift[0] == pytest.approx(1.0, abs=5e-3) and abs(20.0 * test.shift[0]) > 0.1
     assert 20.0 * test.shift_sd[0] < 5e-3 and test.shift_p_values[0] < 1e-4

@@ -343,6 +343,8 @@ def bent(bending: Bending) -> Shell:
 
 
 ONE_COLUMN = Actuation(values=np.zeros((2, 1)))
+SHORT_VELOCITY = r"a.prescribed_velocity has shape \(2,\): give \(3,\)"
+LONG_ACTUATION = r"a.actuation has shape \(3, 5\), and \(2, [56]\) is needed .*elements"
 BENT = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0.5), (0, 1, 0.0)]), np.array([(0, 1, 2), (0, 2, 3)]))
 TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.array([(0, 1, 2), (0, 3, 2)]))
 
@@ -374,8 +376,9 @@ TURNED = SheetMesh(np.array([(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0.0)]), np.
         (solid, {"fixed": [0.5]}, "a.fixed has shape .* of float64: give indices"),
         (solid, {"fixed": [0], "prescribed": Prescribed(particles=[0], velocity=(0, 0, 1))}, "particle 0 of a is fixed and has"),
         (solid, {"prescribed": [0]}, r"a.prescribed is \[0\]: give a Prescribed"),
-        (solid, {"prescribed": Prescribed(particles=[0], velocity=(0, 1))}, r"a.prescribed_velocity has shape \(2,\): give \(3"),
-        (solid, {"actuation": Actuation(values=np.zeros((3, 5)))}, r"a.actuation has shape \(3, 5\), and \(2, [56]\) is needed"),
+        (solid, {"prescribed": Prescribed(particles=[0], velocity=(0, 1))}, SHORT_VELOCITY),
+        (solid, {"prescribed": Prescribed(particles=None, velocity=(0, 0, 1))}, "a.prescribed selects no particle: give its"),
+        (solid, {"actuation": Actuation(values=np.zeros((3, 5)))}, LONG_ACTUATION),
         (solid, {"actuation": Actuation(values=np.zeros((2, 1)), groups=[0])}, r"groups of a.actuation have shape \(1,\)"),
         (solid, {"actuation": np.zeros((2, 5))}, r"a.actuation is \[\[0.0, .*: give an Actuation"),
         (cloth, {"mesh": box_tets((1, 1, 1), (1, 1, 1))}, "a.mesh is of type SolidMesh: give a SheetMesh"),

@@ -154,7 +154,7 @@ def test_descriptions_tell_rotors_apart() -> None:
         (lambda s: s.rollout({"rotors.actions": torch.ones(4, 4)}, actions=torch.ones(1, 4, 4)), "given twice"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, linear_drag=-1.0), "b.linear_drag is -1.0 N s/m"),
         (lambda s: s.add_rigid("b", shape=BOX, mass=1.0, inertia_per_mass=np.eye(3), inertia=np.eye(3)), "one of the two"),
-        (lambda s: make_scene(solver=SolverOptions(max_distance=0.0)), "SolverOptions: max_distance is 0.0: give"),
+        (lambda s: SolverOptions(max_distance=0.0), "SolverOptions: max_distance is 0.0: give a number above zero"),
     ],
 )  # fmt: skip
 def test_what_scenes_refuse(change: Callable[[Scene], object], message: str) -> None:

@@ -111,6 +111,8 @@ def test_what_does_not_fit_is_refused() -> None:
         scene.add_smoke("more", cells=CELLS, cell=0.1)
     with pytest.raises(UserError, match="the source has 2 frame intervals, and the film 3"):
         smoky(source=np.zeros((2, *CELLS)))
+    with pytest.raises(UserError, match="smoke.velocity has 3 components: give two"):
+        smoky(velocity=(1.0, 0.0, 0.0))
     with pytest.raises(UserError, match="no depths and no normals"):
         scene.render(scene.rollout(worlds=1), quantity="depth")
     with pytest.raises(UserError, match=r"the density has shape \(1, 2, 3, 3\)"):
