@@ -66,11 +66,14 @@ def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Te
         linearisation.jacobian.T.chunk(frame_count, dim=1), *(residual.chunk(frame_count) for residual in residuals), strict=True
     )
     for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
-        factors = columns.index_select(1, indices).view(unknowns, blocks, max_size).double().movedim(1, 0)
-        terms = torch.stack(errors).index_select(1, indices).view(len(errors), blocks, max_size).double()
+        # Blocks first and contiguous before the matrix products, which are slow in double precision over other strides.
+        factors, terms = (
+            rows.index_select(1, indices).view(len(rows), blocks, max_size).movedim(1, 0).contiguous().double()
+            for rows in (columns, torch.stack(errors))
+        )
         if has_fillers:
-            terms *= is_member
-        scores[:, index] = (factors @ terms.permute(1, 2, 0)).permute(2, 0, 1).cpu().numpy()
+            terms *= is_member[:, None]
+        scores[:, index] = (terms @ factors.mT).movedim(1, 0).cpu().numpy()
     return scores
 
 
