@@ -256,9 +256,14 @@ def contact_force(height, u, ke, kd, kf, mu, dt):
 def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
     """Adjoint of ``contact_force``: (the force, height_bar, u_bar, contact_bar), see ``contact_force_along_adjoint``."""
     force, height_bar, u_bar, contact_bar = vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
-    path = contact_path(height, u.z, ke, kd, dt)
-    if path[0] > -path[1]:
-        tangential_velocity = vec2(u.x, u.y)
+    path, tangential_velocity = contact_path(height, u.z, ke, kd, dt), vec2(u.x, u.y)
+    if sticks_throughout(kf * tangential_velocity, path, ke, kd, mu):  # most contacts: forces ke c - kd u_n and kf u_t
+        depth = -height - ti.static(surface_offset())
+        force = vec3(-kf * u.x, -kf * u.y, ke * depth - kd * u.z)
+        height_bar, u_bar = -ke * force_bar.z, vec3(-kf * force_bar.x, -kf * force_bar.y, -kd * force_bar.z)
+        sliding_bar = -(u.x * force_bar.x + u.y * force_bar.y)
+        contact_bar = vec4(depth * force_bar.z, -u.z * force_bar.z, sliding_bar, 0.0)
+    elif path[0] > -path[1]:
         friction_bar = -vec2(force_bar.x, force_bar.y)
         friction, trial_force_bar, path_bar, law_bar = limited_friction_vector_adjoint(
             kf * tangential_velocity, path, ke, kd, mu, friction_bar
@@ -307,29 +312,39 @@ def contact_force_along_adjoint(normal, gap, u, ke, kd, kf, mu, dt, force_bar, p
     """
     force, normal_bar, gap_bar, u_bar, contact_bar = vec3(0.0), vec3(0.0), 0.0, vec3(0.0), vec4(0.0)
     speed = u.dot(normal)
-    path = contact_path(gap, speed, ke, kd, dt)
-    normal_magnitude, fraction = normal_force(path, ke, kd)
-    if fraction > 0:
-        tangential_velocity = u - speed * normal
-        friction, trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
-            kf * tangential_velocity, path, ke, kd, mu, -force_bar
-        )
-        if normal_magnitude > 0:
-            force = normal_magnitude * normal - friction
-        path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, force_bar.dot(normal), 0.0)
-        gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
-            speed, ke, kd, dt, path_bar + path_bar_normal + path_bar_friction
-        )
-        contact_bar = vec4(
-            ke_bar + ke_bar_path + law_bar[0],
-            kd_bar + kd_bar_path + law_bar[1],
-            tangential_velocity.dot(trial_force_bar),
-            law_bar[2],
-        )
-        # The normal determines the speed along it and the tangential velocity.
-        tangential_velocity_bar = kf * trial_force_bar
-        speed_bar -= tangential_velocity_bar.dot(normal)
-        u_bar = tangential_velocity_bar + speed_bar * normal
-        normal_bar = normal_magnitude * force_bar + speed_bar * tangential_velocity - speed * tangential_velocity_bar
-        normal_bar -= normal_bar.dot(normal) * normal
+    path, tangential_velocity = contact_path(gap, speed, ke, kd, dt), u - speed * normal
+    normal_force_bar, tangential_velocity_bar, normal_magnitude, speed_bar = force_bar.dot(normal), vec3(0.0), 0.0, 0.0
+    if sticks_throughout(kf * tangential_velocity, path, ke, kd, mu):  # most contacts: forces ke c - kd u_n and kf u_t
+        depth = -gap - ti.static(surface_offset())
+        normal_magnitude = ke * depth - kd * speed
+        force, tangential_velocity_bar = normal_magnitude * normal - kf * tangential_velocity, -kf * force_bar
+        gap_bar, speed_bar, ke_bar, kd_bar = contact_path_adjoint(speed, ke, kd, dt, path_bar)
+        gap_bar -= ke * normal_force_bar
+        speed_bar -= kd * normal_force_bar
+        sliding_bar = -tangential_velocity.dot(force_bar)
+        contact_bar = vec4(ke_bar + depth * normal_force_bar, kd_bar - speed * normal_force_bar, sliding_bar, 0.0)
+    else:
+        mean_force, fraction = normal_force(path, ke, kd)
+        if fraction > 0:
+            friction, trial_force_bar, path_bar_friction, law_bar = limited_friction_vector_adjoint(
+                kf * tangential_velocity, path, ke, kd, mu, -force_bar
+            )
+            normal_magnitude, tangential_velocity_bar = mean_force, kf * trial_force_bar
+            if normal_magnitude > 0:
+                force = normal_magnitude * normal - friction
+            path_bar_normal, ke_bar, kd_bar = normal_force_adjoint(path, ke, kd, normal_force_bar, 0.0)
+            gap_bar, speed_bar, ke_bar_path, kd_bar_path = contact_path_adjoint(
+                speed, ke, kd, dt, path_bar + path_bar_normal + path_bar_friction
+            )
+            contact_bar = vec4(
+                ke_bar + ke_bar_path + law_bar[0],
+                kd_bar + kd_bar_path + law_bar[1],
+                tangential_velocity.dot(trial_force_bar),
+                law_bar[2],
+            )
+    # The normal determines the speed along it and the tangential velocity.
+    speed_bar -= tangential_velocity_bar.dot(normal)
+    u_bar = tangential_velocity_bar + speed_bar * normal
+    normal_bar = normal_magnitude * force_bar + speed_bar * tangential_velocity - speed * tangential_velocity_bar
+    normal_bar -= normal_bar.dot(normal) * normal
     return force, normal_bar, gap_bar, u_bar, contact_bar
