@@ -170,29 +170,25 @@ def render(inputs: RenderInputs, settings: RasterSettings) -> RenderResult:
     )
     arrays["contours"] = _contours(mesh, arrays["screen"], settings.near)
     layer = _draw(
-        bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr",
-        in_lanes=has_lanes(like, flag_values, settings),
-    )  # fmt: skip
+        bundle_from(Faces, arrays), settings, pictures, max_sigma, centres, nearest_only=settings.aggregation == "dibr"
+    )
     if samples_per_side > 1:
         pictures = empty_in_same_library(like, (images, settings.height, settings.width, 4))
         average_samples(layer.pictures, samples_per_side, pictures)
     return RenderResult(in_same_library(container, pictures), inputs, settings, filled_inputs, picture, backdrop, shadows, layer)
 
 
-def has_lanes(like: Array, flag_values: list[int], settings: RasterSettings) -> bool:
-    """Whether the faces are drawn by ``rasterise_lanes``: on the CPU in single precision, with its kinds of light and shading.
+def has_lanes(like: Array, settings: RasterSettings) -> bool:
+    """Whether the faces are drawn by ``rasterise_lanes``: on the CPU in single precision, in tiles of at least LANES pixels.
 
     Args:
         like: an array of the inputs; a ``ti.Ndarray`` has no flat view.
-        flag_values: of ``make_flags``.
         settings: of the picture.
     """
     runtime = require()
     return (
         isinstance(like, np.ndarray) and runtime.device == "cpu" and runtime.precision == "f32"
         and settings.tile_side(runtime.device) >= LANES
-        and settings.shaded_quantity in ("none", "lambert") and flag_values[FLAG.lights] == flag_values[FLAG.directional]
-        and not any(flag_values[flag] for flag in (FLAG.environment, FLAG.shadows, FLAG.distorted))
     )  # fmt: skip
 
 
@@ -298,9 +294,8 @@ def _draw_shadows(inputs: RenderInputs, settings: RasterSettings, arrays: Mappin
 
 
 def _draw(
-    faces: Faces, settings: RasterSettings, pictures: Array, max_sigma: float, centres: Array | None, *, nearest_only: bool,
-    in_lanes: bool = False,
-) -> Layer:  # fmt: skip
+    faces: Faces, settings: RasterSettings, pictures: Array, max_sigma: float, centres: Array | None, *, nearest_only: bool
+) -> Layer:
     """Draw faces into pictures [M, H, W, 4] that hold the backdrop.
 
     Args:
@@ -310,7 +305,6 @@ def _draw(
         max_sigma: greatest softness of the edges.
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
         nearest_only: whether by DIB-R.
-        in_lanes: whether by ``rasterise_lanes``.
     """
     _images, height, width, _channels = pictures.shape
     tile_side = settings.tile_side(require().device)
@@ -323,7 +317,7 @@ def _draw(
         rasterise_dibr(faces, tiles, pixel_state, pictures)
     else:
         pixel_state = empty_in_same_library(faces.screen, (rows, STATE_SIZE, tiles.side))
-        if in_lanes:
+        if has_lanes(faces.screen, settings):
             with_vector_code(rasterise_lanes)(faces, tiles, pixel_state, pixel_state.reshape(-1), pictures)
         else:
             rasterise(faces, tiles, pixel_state, pictures)

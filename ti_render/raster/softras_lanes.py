@@ -1,25 +1,24 @@
 """The soft rasteriser with neighbouring pixels of a row in the lanes of the processor's vector units.
 
-Same pictures as ``softras`` to rounding. A face is visited row by row, LANES pixels at a time. Textured faces, faces that are
-nearly edge-on (``edge_on``) and pixels on the line of an edge are visited pixel by pixel (``Blending.visit``).
+Same pictures as ``softras`` to rounding. A face is visited row by row, LANES pixels at a time. Faces that are nearly edge-on
+(``edge_on``) and pixels on the line of an edge are visited pixel by pixel (``Blending.visit``).
 """
 
 from typing import Any
 
-from ti_render.arrays import FLAG, LIGHT, UNIFORM, Faces
+from ti_render.arrays import FLAG, Faces
 from ti_render.backdrop.backdrop import min_exponent
-from ti_render.geometry.normals import MIN_SQUARED_AREA
 from ti_render.raster.coverage import EXACT_TEST_BAND
 from ti_render.raster.fragment_lanes import lane_coverage, lane_distances, lane_fragments
 from ti_render.raster.softras import STATE_SIZE, Blending
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, pixel_at, walk
-from ti_render.shading.reflection import UNLIT
-from ti_render.shading.uniforms import light_column, uniform3
+from ti_render.shading.surface_lanes import lane_colours
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.lanes import (
     LANES,
     MIN_LANE_EXPONENT,
+    LaneVector,
     abs_lanes,
     constant_lanes,
     exp_lanes,
@@ -33,36 +32,16 @@ from ti_sim.base.runtime import ti
 
 
 @ti.func
-def _interpolate(matrix: ti.template(), k: ti.template(), r0, r1, r2):
-    """Row k of a matrix of the corners' attributes, at barycentrics in lanes."""
-    return matrix[k, 0] * r0 + matrix[k, 1] * r1 + matrix[k, 2] * r2
-
-
-@ti.func
-def _irradiance(faces: ti.template(), m, attributes: ti.template(), r0, r1, r2):
-    """Irradiance over pi of ambient and directional light in lanes, red, green and blue (``light_surface``)."""
-    ambient = uniform3(faces.uniforms, m, UNIFORM.ambient)
-    n0, n1, n2 = (
-        _interpolate(attributes.normals, 0, r0, r1, r2),
-        _interpolate(attributes.normals, 1, r0, r1, r2),
-        _interpolate(attributes.normals, 2, r0, r1, r2),
-    )
-    scale = 1.0 / ti.sqrt(max_lanes(n0 * n0 + n1 * n1 + n2 * n2, constant_lanes(MIN_SQUARED_AREA)))
-    if faces.flags[FLAG.two_sided] == 1:
-        eye = uniform3(faces.uniforms, m, UNIFORM.eye)
-        towards_eye = n0 * (eye[0] - _interpolate(attributes.points, 0, r0, r1, r2))
-        towards_eye += n1 * (eye[1] - _interpolate(attributes.points, 1, r0, r1, r2))
-        towards_eye += n2 * (eye[2] - _interpolate(attributes.points, 2, r0, r1, r2))
-        scale = ti.select(towards_eye < 0.0, 0.0 - scale, scale)
-    red, green, blue = constant_lanes(ambient[0]), constant_lanes(ambient[1]), constant_lanes(ambient[2])
-    for i in range(faces.flags[FLAG.directional]):
-        to_light = uniform3(faces.uniforms, m, light_column(i))
-        intensity = uniform3(faces.uniforms, m, light_column(i) + LIGHT.intensity)
-        cosine = max_lanes((n0 * to_light[0] + n1 * to_light[1] + n2 * to_light[2]) * scale, constant_lanes(0.0))
-        red += intensity[0] * cosine
-        green += intensity[1] * cosine
-        blue += intensity[2] * cosine
-    return red, green, blue
+def lane_centres(faces: ti.template(), tile: ti.template(), pixel: ti.template(), is_distorted):
+    """Screen positions of the centres of ``pixel`` and the next ones to the right."""
+    x = pixel.centre[0] + lane_numbers() * (2.0 / ti.min(tile.width, tile.height))
+    y = constant_lanes(pixel.centre[1])
+    if is_distorted:
+        last = tile.width - 1
+        m, row = tile.image, pixel.y
+        x = ti.Vector([faces.centres[m, row, ti.min(pixel.x + lane, last), 0] for lane in range(LANES)])
+        y = ti.Vector([faces.centres[m, row, ti.min(pixel.x + lane, last), 1] for lane in range(LANES)])
+    return x, y
 
 
 @bundle
@@ -75,21 +54,12 @@ class BlendingLanes(Blending):
     @ti.func
     def visit_row(self, tile: ti.template(), face: ti.template(), y, first_x, last_x):
         """Add the coverage and the colours of a face to the pixels of a row."""
-        if face.state.steepness > 0 or face.state.attributes.texture >= 0:
-            self.visit_pixels(tile, face, y, first_x, last_x)
-        else:
-            for block in range((last_x - first_x) // LANES + 1):
-                self.visit_lanes(tile, face, y, first_x + block * LANES, last_x)
+        is_distorted = self.faces.flags[FLAG.distorted] == 1
+        for block in range((last_x - first_x) // LANES + 1):
+            self.visit_lanes(tile, face, y, first_x + block * LANES, last_x, is_distorted)
 
     @ti.func
-    def visit_pixels(self, tile: ti.template(), face: ti.template(), y, first_x, last_x):
-        """``visit`` of the pixels of a row."""
-        for x in range(first_x, last_x + 1):
-            pixel = pixel_at(self.faces, tile, x, y)
-            self.visit(tile, face, pixel)
-
-    @ti.func
-    def visit_lanes(self, tile: ti.template(), face: ti.template(), y, first_x, last_x):
+    def visit_lanes(self, tile: ti.template(), face: ti.template(), y, first_x, last_x, is_distorted):
         """``visit`` of the pixels from ``first_x`` on, up to LANES and at most to ``last_x``."""
         # Lanes end with the tile: the last ones begin to the left of ``first_x``.
         start = ti.min(first_x, tile.x0 + tile.side - LANES)
@@ -97,11 +67,23 @@ class BlendingLanes(Blending):
         numbers = lane_numbers()
         is_active = ti.select(numbers <= ti.cast(last_x - start, float), constant_lanes(1.0), 0.0)
         is_active = ti.select(numbers >= ti.cast(first_x - start, float), is_active, 0.0)
-        x = pixel.centre[0] + numbers * (2.0 / ti.min(tile.width, tile.height))
-        pixels = lane_distances(x, constant_lanes(pixel.centre[1]), triangle)
-        nearest = min_lanes(min_lanes(abs_lanes(pixels.d0), abs_lanes(pixels.d1)), abs_lanes(pixels.d2))
-        if face.code != 0 and ti.select(is_active > 0, nearest, 1e30).min() < EXACT_TEST_BAND * tile.radius:
-            self.visit_pixels(tile, face, y, first_x, ti.min(last_x, first_x + LANES - 1))
+        centre_x, centre_y = lane_centres(self.faces, tile, pixel, is_distorted)
+        pixels = lane_distances(centre_x, centre_y, triangle)
+        visits_single_pixels = face.state.steepness > 0
+        if face.code != 0:
+            edge_distance = min_lanes(min_lanes(abs_lanes(pixels.d0), abs_lanes(pixels.d1)), abs_lanes(pixels.d2))
+            if ti.select(is_active > 0, edge_distance, 1e30).min() < EXACT_TEST_BAND * tile.radius:
+                visits_single_pixels = True
+        # Where the lens distorts, a face is visited at every pixel of its tiles.
+        is_within_reach = True
+        if is_distorted:
+            is_within_reach = min_lanes(min_lanes(pixels.d0, pixels.d1), pixels.d2).max() > -tile.radius
+        if not is_within_reach:
+            pass
+        elif visits_single_pixels:
+            for x in range(first_x, ti.min(last_x, first_x + LANES - 1) + 1):
+                single_pixel = pixel_at(self.faces, tile, x, y)
+                self.visit(tile, face, single_pixel)
         else:
             index = pixel.row * (STATE_SIZE * tile.side) + pixel.column
             if face.code != 0:
@@ -125,7 +107,7 @@ class BlendingLanes(Blending):
         probability = ti.select(probability > MIN_PROBABILITY, probability, 0.0)
         r0, r1, r2 = b0 * triangle.inverse_depths[0], b1 * triangle.inverse_depths[1], b2 * triangle.inverse_depths[2]
         z = 1.0 / (r0 + r1 + r2)
-        r0, r1, r2 = r0 * z, r1 * z, r2 * z
+        r = LaneVector(r0 * z, r1 * z, r2 * z)
         exponent = ti.select(probability > 0.0, (min_depth - z) * beta - tail_exponent, MIN_LANE_EXPONENT)
         is_nearer = exponent > 0.0
         magnitude = abs_lanes(exponent)
@@ -133,18 +115,12 @@ class BlendingLanes(Blending):
         ratio = ti.select(magnitude < ti.static(-min_exponent()), ratio, 0.0)
         scale = ti.select(is_nearer, ratio, 1.0)
         weight = ti.select(is_nearer, probability, probability * ratio)
-        red, green, blue = weight, weight, weight
-        if ti.static(self.faces.shading != UNLIT):
-            red_light, green_light, blue_light = _irradiance(self.faces, tile.image, attributes, r0, r1, r2)
-            red, green, blue = weight * red_light, weight * green_light, weight * blue_light
-        red *= _interpolate(attributes.albedo, 0, r0, r1, r2)
-        green *= _interpolate(attributes.albedo, 1, r0, r1, r2)
-        blue *= _interpolate(attributes.albedo, 2, r0, r1, r2)
+        colour = lane_colours(self.faces, attributes, tile.image, weight, r, z) * weight
         store_lanes(self.lane_state, index, ti.select(is_nearer, z + tail_exponent * (1.0 / beta), min_depth))
         store_lanes(self.lane_state, index + step, sums * scale + weight)
-        store_lanes(self.lane_state, index + 2 * step, sums_red * scale + red)
-        store_lanes(self.lane_state, index + 3 * step, sums_green * scale + green)
-        store_lanes(self.lane_state, index + 4 * step, sums_blue * scale + blue)
+        store_lanes(self.lane_state, index + 2 * step, sums_red * scale + colour[0])
+        store_lanes(self.lane_state, index + 3 * step, sums_green * scale + colour[1])
+        store_lanes(self.lane_state, index + 4 * step, sums_blue * scale + colour[2])
 
 
 @kernel

@@ -12,6 +12,10 @@ Arguments and results are scalars or short vectors of the kernel; several result
 Both modes use one table of partial derivatives per operation (Griewank and Walther, Evaluating Derivatives, 2008, ch. 3), so they
 agree to rounding. Branches and loops over data are not allowed. Use ``where(condition, a, b)`` instead: its derivative is that of
 the selected side, and the other side must also be finite.
+
+Arguments may have a value for each lane of the processor's vector units (``ti_sim.base.lanes``): scalars as a ``LaneNumber``,
+vectors as a ``LaneVector``. Results and adjoints that are vectors are then ``LaneVector``s. In lanes, ``exp`` takes arguments
+from MIN_LANE_EXPONENT to 0, ``log`` from 1e-9 to 1.3, and there is no sine.
 """
 
 from __future__ import annotations
@@ -19,6 +23,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ti_sim.base.lanes import (
+    MIN_LANE_EXPONENT,
+    LaneNumber,
+    LaneVector,
+    components,
+    constant_lanes,
+    exp_lanes,
+    is_in_lanes,
+    log_lanes,
+    max_lanes,
+)
 from ti_sim.base.runtime import ti
 
 _impl = ti.lang.impl
@@ -70,7 +85,8 @@ class Real:
         return inverse(self) * other
 
     def __neg__(self) -> Any:
-        return _unary(self, lambda a: -a, lambda a, y: -1.0)
+        # The sign in front of a vector of lanes does not compile.
+        return _unary(self, lambda a: 0.0 - a if is_in_lanes(a) else -a, lambda a, y: -1.0)
 
     def __gt__(self, other: Any) -> Any:
         return self.value > _value(other)
@@ -156,7 +172,7 @@ def recorded(value: Any, partials: Sequence[tuple[Any, Any]]) -> Real:
 
 def inverse(a: Real) -> Real:
     """1 / a."""
-    return _unary(a, lambda x: 1.0 / x, lambda x, y: _local(-y * y))
+    return _unary(a, lambda x: 1.0 / x, lambda x, y: _local(0.0 - y * y))
 
 
 def sqrt(a: Real) -> Real:
@@ -166,12 +182,16 @@ def sqrt(a: Real) -> Real:
 
 def exp(a: Real) -> Real:
     """Exponential."""
-    return _unary(a, ti.exp, lambda x, y: y)
+    return _unary(a, _exp, lambda x, y: y)
+
+
+def _exp(x: Any) -> Any:
+    return exp_lanes(max_lanes(x, constant_lanes(MIN_LANE_EXPONENT))) if is_in_lanes(x) else ti.exp(x)
 
 
 def log(a: Real) -> Real:
     """Natural logarithm of a positive number."""
-    return _unary(a, ti.log, lambda x, y: _local(1.0 / x))
+    return _unary(a, lambda x: log_lanes(x) if is_in_lanes(x) else ti.log(x), lambda x, y: _local(1.0 / x))
 
 
 def sin(a: Real) -> Real:
@@ -181,12 +201,13 @@ def sin(a: Real) -> Real:
 
 def where(condition: Any, a: Any, b: Any) -> Real:
     """``a`` if the condition holds, else ``b``; both must always be finite."""
-    y = _local(ti.select(condition, _value(a) * 1.0, _value(b) * 1.0))
+    one = constant_lanes(1.0) if is_in_lanes(condition) else 1.0
+    y = _local(ti.select(condition, _value(a) * one, _value(b) * one))
     parents = []
     if isinstance(a, Real):
-        parents.append((a, _local(ti.select(condition, 1.0, 0.0))))
+        parents.append((a, _local(ti.select(condition, one, one * 0.0))))
     if isinstance(b, Real):
-        parents.append((b, _local(ti.select(condition, 0.0, 1.0))))
+        parents.append((b, _local(ti.select(condition, one * 0.0, one))))
     return Real(y, parents, active=any(x.active for x, _ in parents))
 
 
@@ -322,30 +343,21 @@ def _unpack_single(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _is_vector(x: Any) -> bool:
-    return isinstance(x, ti.Matrix) or (isinstance(x, ti.lang.expr.Expr) and x.is_tensor())
-
-
-def _components(x: Any) -> list[Any]:
-    """Entries of a vector of the kernel."""
-    if isinstance(x, ti.Matrix):
-        return [x[i] for i in range(x.n)]
-    builder = _impl.get_runtime().compiling_callable.ast_builder()
-    return [_local(_impl.subscript(builder, x, i)) for i in range(x.get_shape()[0])]
-
-
 def _record(x: Any, active: bool) -> Any:
     if isinstance(x, tuple | list):
         return Vector([Real(_local(entry), active=active) for entry in x])
-    if _is_vector(x):
-        return Vector([Real(entry, active=active) for entry in _components(x)])
+    if isinstance(x, LaneNumber):
+        return Real(_local(x.value), active=active)
+    if isinstance(x, LaneVector) or is_in_lanes(x):
+        return Vector([Real(entry, active=active) for entry in components(x)])
     return Real(_local(x), active=active)
 
 
 def _unrecord(x: Any, value_of: Callable) -> Any:
     """The scalar or vector with every recorded number replaced by ``value_of(number)``."""
     if isinstance(x, Vector):
-        return ti.Vector([value_of(entry) * 1.0 for entry in x.entries])
+        values = [value_of(entry) * 1.0 for entry in x.entries]
+        return LaneVector(*values) if any(is_in_lanes(value) for value in values) else ti.Vector(values)
     return value_of(x)
 
 
@@ -359,7 +371,7 @@ def _zip_entries(recorded: Any, values: Any) -> list[tuple[Any, Any]]:
         elif _is_number(values):
             entries = [values] * len(recorded)
         else:
-            entries = _components(values)
+            entries = components(values)
         return list(zip(recorded.entries, entries, strict=True))
     return [(recorded, values)]
 

@@ -6,6 +6,8 @@ vector, abs, floor, exp, log and casts end the process. Branches take place for 
 ``ti.select``.
 """
 
+from typing import Any
+
 from ti_sim.base.runtime import ti
 
 # 32-byte vectors of f32: longer ones are no faster here, as a row of pixels of a small face has few pixels.
@@ -13,6 +15,102 @@ LANES = 8
 
 # Least argument of ``exp_lanes``, whose value is 2e-14.
 MIN_LANE_EXPONENT = -31.5
+
+
+class LaneNumber:
+    """A number in lanes as an argument of a ``differentiable`` function, where a bare vector is one in space.
+
+    Attributes:
+        value: the vector of lanes.
+    """
+
+    _data_oriented = True  # lets a kernel keep it in a variable
+    _is_wrapped_kernel = True  # lets a kernel call it without a warning
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class LaneVector:
+    """A short vector in space whose components are vectors of lanes, while a kernel is compiled.
+
+    The other operand of + - and ``dot`` may be a vector in space without lanes; that of * is a number, with or without lanes.
+    ``b = a`` gives the vector a second name: make a copy, ``b = a * 1.0``, where one of them changes.
+
+    Attributes:
+        entries: the components.
+    """
+
+    _data_oriented = True
+    _is_wrapped_kernel = True
+
+    def __init__(self, *entries: Any) -> None:
+        # Local variables: an expression would be computed again wherever it is used.
+        self.entries = [ti.lang.impl.expr_init(entry) for entry in entries]
+
+    def __getitem__(self, i: int) -> Any:
+        return self.entries[i]
+
+    def __add__(self, other: Any) -> "LaneVector":
+        return LaneVector(*[a + b for a, b in zip(self.entries, components(other), strict=True)])
+
+    def __sub__(self, other: Any) -> "LaneVector":
+        return LaneVector(*[a - b for a, b in zip(self.entries, components(other), strict=True)])
+
+    def __mul__(self, factor: Any) -> "LaneVector":
+        return LaneVector(*[a * factor for a in self.entries])
+
+    def _assign(self, other: Any) -> None:
+        """Taichi's hook of an assignment to a variable of a kernel: the variable keeps this object."""
+        for target, value in zip(self.entries, components(other), strict=True):
+            target._assign(value)
+
+    def _augassign(self, other: Any, operation: str) -> None:
+        """Taichi's hook of += and -=."""
+        for target, value in zip(self.entries, components(other), strict=True):
+            target._augassign(value, operation)
+
+    def dot(self, other: Any) -> Any:
+        """Dot product, in lanes."""
+        products = [a * b for a, b in zip(self.entries, components(other), strict=True)]
+        return sum(products[1:], products[0])
+
+    def by_components(self, other: Any) -> "LaneVector":
+        """Product component by component."""
+        return LaneVector(*[a * b for a, b in zip(self.entries, components(other), strict=True)])
+
+    dot._is_wrapped_kernel = by_components._is_wrapped_kernel = True
+
+
+def components(x: Any) -> list[Any]:
+    """Components of a vector in space, while a kernel is compiled."""
+    if isinstance(x, LaneVector):
+        return list(x.entries)
+    if isinstance(x, ti.Matrix):
+        return [x[i] for i in range(x.n)]
+    builder = ti.lang.impl.get_runtime().compiling_callable.ast_builder()
+    return [ti.lang.impl.expr_init(ti.lang.impl.subscript(builder, x, i)) for i in range(x.get_shape()[0])]
+
+
+def is_in_lanes(x: Any) -> bool:
+    """Whether a number of a kernel has a value for each lane."""
+    return isinstance(x, ti.Matrix) or (isinstance(x, ti.lang.expr.Expr) and x.is_tensor())
+
+
+@ti.func
+def interpolate_lanes(matrix: ti.template(), weights: ti.template()):
+    """Product of a matrix with three columns and a ``LaneVector``."""
+    return LaneVector(
+        matrix[0, 0] * weights[0] + matrix[0, 1] * weights[1] + matrix[0, 2] * weights[2],
+        matrix[1, 0] * weights[0] + matrix[1, 1] * weights[1] + matrix[1, 2] * weights[2],
+        matrix[2, 0] * weights[0] + matrix[2, 1] * weights[1] + matrix[2, 2] * weights[2],
+    )
+
+
+@ti.func
+def zero_lane_vector():
+    """The vector in space (0, 0, 0) in every lane."""
+    return LaneVector(constant_lanes(0.0), constant_lanes(0.0), constant_lanes(0.0))
 
 
 @ti.func
@@ -72,6 +170,25 @@ def exp_lanes(x):
     return factor * (
         1.0 + x * (1.0 + x * (0.5 + x * (1 / 6 + x * (1 / 24 + x * (1 / 120 + x * (1 / 720 + x * (1 / 5040)))))))
     )
+
+
+@ti.func
+def log_lanes(x):
+    """log(x) for 1e-9 <= x <= 1.3, to rounding in single precision.
+
+    x is multiplied by powers of two until it is at least 1/2; the rest is 2 artanh(t) with t = (x - 1) / (x + 1).
+    """
+    exponent = constant_lanes(0.0)
+    for digit in ti.static((16, 8, 4, 2, 1)):
+        is_below = x < 0.5**digit
+        exponent = ti.select(is_below, exponent - digit, exponent)
+        x = ti.select(is_below, x * 2.0**digit, x)
+    is_below = x < 0.7071067811865476
+    exponent = ti.select(is_below, exponent - 0.5, exponent)
+    x = ti.select(is_below, x * 1.4142135623730951, x)
+    t = (x - 1.0) / (x + 1.0)
+    v = t * t
+    return exponent * 0.6931471805599453 + 2.0 * t * (1.0 + v * (1 / 3 + v * (1 / 5 + v * (1 / 7 + v * (1 / 9)))))
 
 
 # exp(-k) for the binary digits k.
