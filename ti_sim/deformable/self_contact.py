@@ -16,7 +16,7 @@ from ti_sim.contact.law import CONTACT_LAW, contact_force_along, contact_force_a
 from ti_sim.deformable.corners import PARTICLE, ThreadCopy, add_corner, add_state_corner, load_dual, load_position, load_velocity
 from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
 from ti_sim.deformable.self_contact_lists import corner_of, first_pair, list_next_pairs
-from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle
+from ti_sim.deformable.triangle_distance import CORNER, FACE, FAR_EDGE, FIRST_EDGE, closest_on_triangle, is_beyond_plane
 
 
 @ti.func
@@ -59,19 +59,6 @@ def squared_contact_distance(contacts: ti.template(), b):
 
 
 @ti.func
-def is_beyond_reach(contacts: ti.template(), b, p, e1, e2):
-    """Whether the plane of a triangle is farther from point p than the distance at which contact may begin.
-
-    Most listed pairs are: their closest points are not needed. Pairs within 0.1 % of the limit are decided by their distance, and
-    so are all of slim triangles, the direction of whose normal is rounding.
-    """
-    n = e1.cross(e2)
-    height, squared_area = n.dot(p), n.dot(n)
-    is_slim = squared_area < 1e-6 * e1.dot(e1) * e2.dot(e2)
-    return not is_slim and height * height > 1.001 * squared_contact_distance(contacts, b) * squared_area
-
-
-@ti.func
 def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(), b, row, triangle, i, dt):
     """Add the force between a triangle and particle i to ``out`` if they touch."""
     thickness = contacts.reals[b, REALS.thickness]
@@ -79,7 +66,7 @@ def pair_force(contacts: ti.template(), states: ti.template(), out: ti.template(
     origin = load_position(states, b, row, a)
     e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
     p = load_position(states, b, row, i) - origin
-    if not is_beyond_reach(contacts, b, p, e1, e2):
+    if not is_beyond_plane(p, e1, e2, squared_contact_distance(contacts, b)):
         s, t, _region = closest_on_triangle(p, e1, e2)
         r = p - s * e1 - t * e2
         squared_distance = r.dot(r)
@@ -139,7 +126,7 @@ def pair_force_adjoint(
     origin = load_position(states, b, row, a)
     e1, e2 = load_position(states, b, row, j) - origin, load_position(states, b, row, k) - origin
     p = load_position(states, b, row, i) - origin
-    if not is_beyond_reach(contacts, b, p, e1, e2):
+    if not is_beyond_plane(p, e1, e2, squared_contact_distance(contacts, b)):
         s, t, region = closest_on_triangle(p, e1, e2)
         r = p - s * e1 - t * e2
         squared_distance = r.dot(r)

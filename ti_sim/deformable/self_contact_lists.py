@@ -9,13 +9,15 @@ chunk has more pairs than the capacity of its list, the list is filled and proce
 and has the same result.
 """
 
+from typing import Any
+
 from ti_sim.base.bundles import Array, Static, bundle
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import load_position, load_velocity
 from ti_sim.deformable.particle_step import LARGEST
 from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
-from ti_sim.deformable.triangle_distance import closest_on_triangle
+from ti_sim.deformable.triangle_distance import closest_on_triangle, is_beyond_plane
 
 
 @bundle
@@ -234,6 +236,61 @@ def insert(contacts: ti.template(), b, triangle, particle, first, count, capacit
     return count + 1 - ti.cast(dropped, ti.i32), dropped
 
 
+@bundle
+class TriangleSearch:
+    """Search for the vertices near a triangle, while a kernel is compiled.
+
+    Attributes:
+        triangle: its index.
+        origin, e1, e2: its first corner, and its edges from there [m].
+        low, high: corners of its bounding box, grown by the search radius [m].
+        squared_radius: of the search [m2].
+        last_particle: particles up to this index are left out.
+        first: start of the triangle's pairs in ``ints``.
+        capacity: maximum number of pairs.
+    """
+
+    triangle: Any
+    origin: Any
+    e1: Any
+    e2: Any
+    low: Any
+    high: Any
+    squared_radius: Any
+    last_particle: Any
+    first: Any
+    capacity: Any
+
+
+@ti.func
+def list_entries(contacts: ti.template(), b, search: ti.template(), start, stop, cell, tests_cell, count):
+    """List the vertices of a range of entries of the hash that are near a triangle.
+
+    Args:
+        search: ``TriangleSearch``.
+        start, stop: the range.
+        cell: cell of the vertices if ``tests_cell`` is true: cells that share a bucket would list a vertex twice.
+        count: number of pairs before.
+
+    Returns:
+        (count, dropped): number of pairs, and whether one was left out.
+    """
+    dropped = False
+    for entry in range(start, stop):
+        x = stored_position(contacts, b, contacts.table[TABLE.entry_positions_start], entry)
+        is_inside = (search.low <= x).all() and (x <= search.high).all()
+        if is_inside and (not tests_cell or (cell_of(contacts, b, x) == cell).all()):
+            particle = contacts.ints[b, contacts.table[TABLE.entries_start] + entry]
+            p, e1, e2 = x - search.origin, search.e1, search.e2
+            if particle > search.last_particle and not is_beyond_plane(p, e1, e2, search.squared_radius):
+                s, t, _region = closest_on_triangle(p, e1, e2)
+                r = p - s * e1 - t * e2
+                if r.dot(r) < search.squared_radius and not in_ring(contacts, search.triangle, particle):
+                    count, was_dropped = insert(contacts, b, search.triangle, particle, search.first, count, search.capacity)
+                    dropped = dropped or was_dropped
+    return count, dropped
+
+
 @ti.func
 def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, capacity):
     """List the vertices that were near a triangle when the hash was built, with indices above ``last_particle``.
@@ -245,43 +302,33 @@ def list_triangle(contacts: ti.template(), b, triangle, last_particle, first, ca
     Returns:
         (count, dropped): number of listed vertices, and whether some were left out.
     """
-    search_radius = contacts.reals[b, REALS.list_distance] + 2 * contacts.reals[b, REALS.travel_bound]
+    radius = contacts.reals[b, REALS.list_distance] + 2 * contacts.reals[b, REALS.travel_bound]
     origin = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 0))
     corner1 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 1))
     corner2 = stored_position(contacts, b, REALS.positions, corner_of(contacts, triangle, 2))
-    low, high = ti.min(origin, corner1, corner2) - search_radius, ti.max(origin, corner1, corner2) + search_radius
+    low, high = ti.min(origin, corner1, corner2) - radius, ti.max(origin, corner1, corner2) + radius
+    search = TriangleSearch(
+        triangle, origin, corner1 - origin, corner2 - origin, low, high, radius * radius, last_particle, first, capacity
+    )
     low_cell = cell_of(contacts, b, low)
     span = cell_of(contacts, b, high) - low_cell + 1
-    cells = span.x * span.y * span.z
-    count, dropped = 0, False
-    # A huge triangle tests every vertex, which is faster than a search in all cells; a triangle that is not finite tests none.
-    tests_all = cells > contacts.table[TABLE.vertex_count]
-    visit_count, nx, ny = 0, 1, 1
-    if ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
-        visit_count = 1
-        if not tests_all:
-            nx, ny = ti.cast(span.x, ti.i32), ti.cast(span.y, ti.i32)
-            visit_count = ti.cast(cells, ti.i32)
-    for visit in range(visit_count):
-        cell = low_cell + vec3(visit % nx, visit // nx % ny, visit // (nx * ny))
-        start, stop = 0, contacts.table[TABLE.vertex_count]
-        if not tests_all:
-            key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
-            bucket = contacts.table[TABLE.buckets_start] + 2 * key
-            start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
-        for entry in range(start, stop):
-            x = stored_position(contacts, b, contacts.table[TABLE.entry_positions_start], entry)
-            is_inside = low.x <= x.x and low.y <= x.y and low.z <= x.z and x.x <= high.x and x.y <= high.y and x.z <= high.z
-            # Cells that share a bucket would list a vertex twice.
-            if is_inside and (tests_all or (cell_of(contacts, b, x) == cell).all()):
-                particle = contacts.ints[b, contacts.table[TABLE.entries_start] + entry]
-                e1, e2 = corner1 - origin, corner2 - origin
-                s, t, _region = closest_on_triangle(x - origin, e1, e2)
-                r = x - origin - s * e1 - t * e2
-                if r.dot(r) < search_radius * search_radius and particle > last_particle:
-                    if not in_ring(contacts, triangle, particle):
-                        count, was_dropped = insert(contacts, b, triangle, particle, first, count, capacity)
-                        dropped = dropped or was_dropped
+    vertex_count, count, dropped = contacts.table[TABLE.vertex_count], 0, False
+    if not ti.abs(low).sum() + ti.abs(high).sum() < LARGEST:
+        pass  # a triangle that is not finite has no pairs
+    elif span.x * span.y * span.z > vertex_count:
+        # For a huge triangle, a test of every vertex is faster than a search in all cells.
+        count, dropped = list_entries(contacts, b, search, 0, vertex_count, low_cell, False, count)
+    else:
+        # Nested loops: the divisions of integers that one loop needs take longer than the cells.
+        for cell_z in range(ti.cast(span.z, ti.i32)):
+            for cell_y in range(ti.cast(span.y, ti.i32)):
+                for cell_x in range(ti.cast(span.x, ti.i32)):
+                    cell = low_cell + vec3(cell_x, cell_y, cell_z)
+                    key = hash_key(contacts, ti.cast(cell.x, ti.i32), ti.cast(cell.y, ti.i32), ti.cast(cell.z, ti.i32))
+                    bucket = contacts.table[TABLE.buckets_start] + 2 * key
+                    start, stop = contacts.ints[b, bucket], contacts.ints[b, bucket + 1]
+                    count, was_dropped = list_entries(contacts, b, search, start, stop, cell, True, count)
+                    dropped = dropped or was_dropped
     return count, dropped
 
 
