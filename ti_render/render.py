@@ -68,6 +68,7 @@ class Layer:
         pixel_state: values of the pixels of the occupied tiles that the derivatives read.
         pictures: [M, H, W, 4] (all samples).
         nearest_only: whether the layer is drawn by DIB-R.
+        in_lanes: whether neighbouring pixels are visited together (``has_lanes``).
     """
 
     faces: Faces
@@ -76,6 +77,7 @@ class Layer:
     pixel_state: Array
     pictures: Array
     nearest_only: bool
+    in_lanes: bool
 
 
 @dataclass(frozen=True)
@@ -312,13 +314,14 @@ def _draw(
         faces.screen, faces.corners, width=width, height=height, side=tile_side, sigma=max_sigma, centres=centres
     )
     rows = max(occupied, 1) * tiles.side
+    in_lanes = not nearest_only and has_lanes(faces.screen, settings)
     if nearest_only:
         pixel_state = empty_in_same_library(faces.screen, (rows * tiles.side * DIBR_STATE_SIZE,))
         rasterise_dibr(faces, tiles, pixel_state, pictures)
     else:
         pixel_state = empty_in_same_library(faces.screen, (rows, STATE_SIZE, tiles.side))
-        if has_lanes(faces.screen, settings):
+        if in_lanes:
             with_vector_code(rasterise_lanes)(faces, tiles, pixel_state, pixel_state.reshape(-1), pictures)
         else:
             rasterise(faces, tiles, pixel_state, pictures)
-    return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only)
+    return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only, in_lanes)

@@ -13,6 +13,7 @@ from ti_render.raster.antialias import average_samples_adjoint
 from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
 from ti_render.raster.row_sums import add_row_sums, add_tile_sums
 from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
+from ti_render.raster.softras_adjoint_lanes import rasterise_adjoint_lanes
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
@@ -20,7 +21,7 @@ from ti_sim.base.arrays import Array, check_array, empty_in_same_library, in_sam
 from ti_sim.base.bundles import with_fields
 from ti_sim.base.parallel import iterations_per_task, runs_serially, sums_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import require, without_cfg_optimisation
+from ti_sim.base.runtime import require, with_vector_code, without_cfg_optimisation
 
 
 @checked
@@ -113,8 +114,15 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
     if layer.nearest_only:
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
         return
-    pixel_bar = empty_in_same_library(pictures_bar, (layer.occupied * layer.tiles.side**2 * PIXEL_BAR_SIZE,))
-    rasterise_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars)
+    side = layer.tiles.side
+    pixel_bar = empty_in_same_library(pictures_bar, (layer.occupied * side, PIXEL_BAR_SIZE, side))
+    arrays = (layer.faces, layer.tiles, layer.pixel_state, pixel_bar)
+    if layer.in_lanes:
+        with_vector_code(rasterise_adjoint_lanes)(
+            sums_serially(), *arrays, layer.pixel_state.reshape(-1), pixel_bar.reshape(-1), pictures_bar, backdrop_bar, bars
+        )
+    else:
+        rasterise_adjoint(sums_serially(), *arrays, pictures_bar, backdrop_bar, bars)
 
 
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:

@@ -64,7 +64,7 @@ def face_steepness_gradient(a0, a1, a2, inverse_depths, edge_on_slope):
             a0_bar,
             a1_bar,
             a2_bar,
-            -inverse_bar * inverse_depths * inverse_depths,
+            inverse_bar * inverse_depths * inverse_depths * -1.0,
         )
     return result, a0_gradient, a1_gradient, a2_gradient, depth_gradient
 

@@ -209,7 +209,7 @@ def edge_parameter_adjoint(p, a, b, t, inverse_squared_length, t_bar):
     if t > 0 and t < 1:
         e, r = b - a, p - a
         b_bar = (r - 2.0 * t * e) * (inverse_squared_length * t_bar)
-        a_bar = -b_bar - e * (inverse_squared_length * t_bar)
+        a_bar = e * (-inverse_squared_length * t_bar) - b_bar
     return a_bar, b_bar
 
 
@@ -294,10 +294,10 @@ def distance_gradient(p, triangle: ti.template(), fragment: ti.template(), inver
     """Gradient of x = +-d^2 / sigma by the boundary point (a vector), and that point's barycentrics: x_dot is their product
     with the corners' tangents, sum b_k gradient . a_k_dot, as d^2 is least at the boundary point."""
     b = boundary_point(p, triangle, fragment.edge)
-    gradient = (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * (2.0 * inverse_sigma)
+    scale = 2.0 * inverse_sigma
     if fragment.inside == 1:
-        gradient = -gradient
-    return gradient, b
+        scale = -scale
+    return (p - triangle.a0 * b[0] - triangle.a1 * b[1] - triangle.a2 * b[2]) * scale, b
 
 
 @ti.func

@@ -20,7 +20,6 @@ from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fr
 from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
-from ti_render.rows import get3
 from ti_render.shading.reflection import UNLIT, add3
 from ti_render.shading.surface import DEPTH, NORMAL, add_attribute_adjoints, face_attributes, surface_adjoint, surface_colour
 from ti_render.shading.uniforms import uniform3
@@ -28,7 +27,7 @@ from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, outer, vec3
 
-# Columns of the workspace of a pixel: Cin_bar, and the adjoints of the sums over front and back faces.
+# Columns of pixel_bar: Cin_bar, and the adjoints of the sums over front and back faces.
 COLOUR_BAR, FRONT_BAR, BACK_BAR = 0, 3, 4
 PIXEL_BAR_SIZE = 5
 
@@ -38,19 +37,19 @@ def _split_pixel_adjoint(
     pixel_state: ti.template(), pixel_bar: ti.template(), pixel: ti.template(), c_back, colour_bar, alpha_bar, strict
 ):
     """Split a pixel's adjoint: writes Cin_bar and the adjoints of the sums of ``coverage``, returns Cin_bar and C_back_bar."""
-    i, alpha = pixel.index, pixel_alpha(pixel_state, pixel)
+    alpha = pixel_alpha(pixel_state, pixel)
     c_in_bar, c_back_bar, coverage_bar = colour_bar, vec3(0), alpha_bar
     if strict == 0:
         coverage_bar += colour_bar.dot(inner_colour(pixel_state, pixel) - c_back)
         c_in_bar = colour_bar * alpha
         c_back_bar = colour_bar * (1.0 - alpha)
     for k in ti.static(range(3)):
-        pixel_bar[i * PIXEL_BAR_SIZE + COLOUR_BAR + k] = c_in_bar[k]
+        pixel_bar[pixel.row, COLOUR_BAR + k, pixel.column] = c_in_bar[k]
     front_derivative, back_derivative = union_coverage_gradient(
         pixel_state[pixel.row, FRONT, pixel.column], pixel_state[pixel.row, BACK, pixel.column]
     )
-    pixel_bar[i * PIXEL_BAR_SIZE + FRONT_BAR] = coverage_bar * front_derivative
-    pixel_bar[i * PIXEL_BAR_SIZE + BACK_BAR] = coverage_bar * back_derivative
+    pixel_bar[pixel.row, FRONT_BAR, pixel.column] = coverage_bar * front_derivative
+    pixel_bar[pixel.row, BACK_BAR, pixel.column] = coverage_bar * back_derivative
     return c_in_bar, c_back_bar
 
 
@@ -168,6 +167,11 @@ class BlendingAdjoint(TilePass):
     @ti.func
     def begin_face(self, tile: ti.template(), face: ti.template()):
         """Attributes, steepness and side of the face, and its sums."""
+        return self.face_sums(tile, face)
+
+    @ti.func
+    def face_sums(self, tile: ti.template(), face: ti.template()):
+        """``FaceSums`` at the start."""
         triangle = face.triangle
         steepness, steepness_by_a0, steepness_by_a1, steepness_by_a2, steepness_by_depths = face_steepness_gradient(
             triangle.a0, triangle.a1, triangle.a2, triangle.inverse_depths, self.faces.edge_on_slope
@@ -186,10 +190,10 @@ class BlendingAdjoint(TilePass):
     @ti.func
     def visit(self, tile: ti.template(), face: ti.template(), pixel: ti.template()):
         """Adjoints of coverage and colour of a fragment."""
-        i, p, sums, triangle = pixel.index, pixel.centre, face.state, face.triangle
+        p, sums, triangle = pixel.centre, face.state, face.triangle
         fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
         a0_bar, a1_bar, a2_bar = vec2(0), vec2(0), vec2(0)
-        coverage_bar = face.fade * self.pixel_bar[i * PIXEL_BAR_SIZE + sums.side_column]
+        coverage_bar = face.fade * self.pixel_bar[pixel.row, sums.side_column, pixel.column]
         if coverage_bar != 0 and ti.abs(face.code) & 7 != 0:
             gradient = face_coverage_gradient(p, triangle, fragment.distances, face.code, tile.radius)
             a0_bar, a1_bar, a2_bar = gradient.a0 * coverage_bar, gradient.a1 * coverage_bar, gradient.a2 * coverage_bar
@@ -204,11 +208,13 @@ class BlendingAdjoint(TilePass):
             exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
             if exponent > ti.static(min_exponent()):
                 weight = probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
-                c_in_bar = get3(self.pixel_bar, i * PIXEL_BAR_SIZE + COLOUR_BAR)
+                c_in_bar = vec3(0)
+                for k in ti.static(range(3)):
+                    c_in_bar[k] = self.pixel_bar[pixel.row, COLOUR_BAR + k, pixel.column]
                 if weight > 0 and (c_in_bar[0] != 0 or c_in_bar[1] != 0 or c_in_bar[2] != 0):
                     log_weight_bar, b_bar = self.colour_adjoint(tile, face, pixel, r, z, c_in_bar, weight)
                     log_probability_bar += log_weight_bar
-                    sums.depths_bar -= b_bar * mixed * triangle.inverse_depths
+                    sums.depths_bar += b_bar * mixed * triangle.inverse_depths * -1.0
                     a0_term, a1_term, a2_term = barycentrics_adjoint(p, triangle, fragment, b_bar * (1.0 - sums.steepness))
                     a0_bar += a0_term
                     a1_bar += a1_term
@@ -264,6 +270,11 @@ class BlendingAdjoint(TilePass):
     @ti.func
     def end_face(self, tile: ti.template(), face: ti.template()):
         """Add the sums of the face."""
+        self.add_face_sums(tile, face)
+
+    @ti.func
+    def add_face_sums(self, tile: ti.template(), face: ti.template()):
+        """Add the sums of the face to the adjoints that tiles share."""
         sums, m, f = face.state, tile.image, face.number
         sums.depths_bar += face.log_fade_gradient * sums.fade_bar + sums.steepness_by_depths * sums.steepness_bar
         sums.a0_bar += sums.steepness_by_a0 * sums.steepness_bar
@@ -289,7 +300,7 @@ def rasterise_adjoint(
 ):  # fmt: skip
     """Adjoint of ``rasterise`` from pictures_bar [M, H, W, 4].
 
-    Writes pixel_bar [occupied side^2 5] (workspace) and turns backdrop_bar [M, H, W, 3], which holds the backdrop's colours,
+    Writes pixel_bar [occupied side, 5, side] (workspace) and turns backdrop_bar [M, H, W, 3], which holds the backdrop's colours,
     into their adjoint. Adds to ``bars``, of which the uniforms have a row [occupied, U] for each tile that has faces.
     """
     ti.loop_config(serialize=serial)

@@ -110,8 +110,8 @@ def visibility_adjoint(view: ti.template(), bars: ti.template(), i, point, to_li
                     alpha_bar, map_depth_bar, depth_bar, _b, _w = texel_occlusion.vjp(-weight * visible_bar)
                     bars.shadow_maps[i, y, x, ALPHA_CHANNEL] += alpha_bar
                     bars.shadow_maps[i, y, x, DEPTH_CHANNEL] += map_depth_bar
-                    position_bar -= vec3(weight_by_x * occluded_fraction, weight_by_y * occluded_fraction, 0.0) * (
-                        0.5 * side * visible_bar
+                    position_bar += vec3(weight_by_x * occluded_fraction, weight_by_y * occluded_fraction, 0.0) * (
+                        -0.5 * side * visible_bar
                     )
                     position_bar[2] += depth_bar
     point_bar, to_light_bar, _c, _r = linearized.vjp(position_bar)

@@ -24,7 +24,7 @@ from ti_sim.base.vecmath import vec3
 
 
 @ti.func
-def _facing_sign(view: ti.template(), m, normal: ti.template(), point: ti.template()):
+def facing_signs(view: ti.template(), m, normal: ti.template(), point: ti.template()):
     """-1 where the normal of a two-sided surface points away from the eye, else 1."""
     sign = constant_lanes(1.0)
     if view.flags[FLAG.two_sided] == 1:
@@ -50,7 +50,7 @@ def _textured_albedo(view: ti.template(), m, attributes: ti.template(), weight, 
 
 
 @ti.func
-def _visible_fraction(view: ti.template(), row, is_lit, point: ti.template(), to_light):
+def visible_fractions(view: ti.template(), row, is_lit, point: ti.template(), to_light):
     """Fraction of a directional light that reaches the points of the lanes with ``is_lit`` > 0."""
     result = constant_lanes(1.0)
     for lane in range(LANES):
@@ -60,7 +60,7 @@ def _visible_fraction(view: ti.template(), row, is_lit, point: ti.template(), to
 
 
 @ti.func
-def _towards_light(view: ti.template(), directional_count, m, i, point: ti.template()):
+def lane_towards_light(view: ti.template(), directional_count, m, i, point: ti.template()):
     """``lights.towards_light``."""
     light = uniform3(view.uniforms, m, light_column(i))
     l0, l1, l2, strength = constant_lanes(light[0]), constant_lanes(light[1]), constant_lanes(light[2]), constant_lanes(1.0)
@@ -88,11 +88,11 @@ def _lit_colour(view: ti.template(), m, weight, normal: ti.template(), point: ti
         to_eye = view_direction.value(point, uniform3(view.uniforms, m, UNIFORM.eye))
     directional_count, has_shadows = view.flags[FLAG.directional], view.flags[FLAG.shadows]
     for i in range(view.flags[FLAG.lights]):
-        to_light, strength = _towards_light(view, directional_count, m, i, point)
+        to_light, strength = lane_towards_light(view, directional_count, m, i, point)
         cosine = lambert.value(normal, to_light)
         if has_shadows == 1 and i < directional_count:
             direction = uniform3(view.uniforms, m, light_column(i))
-            strength = _visible_fraction(view, m * directional_count + i, weight * cosine, point, direction)
+            strength = visible_fractions(view, m * directional_count + i, weight * cosine, point, direction)
         intensity = uniform3(view.uniforms, m, light_column(i) + LIGHT.intensity)
         diffuse = strength * cosine
         red += intensity[0] * diffuse
@@ -130,7 +130,7 @@ def lane_colours(view: ti.template(), attributes: ti.template(), m, weight, r: t
             normal = unit_normal.value(interpolate_lanes(attributes.normals, r))
             if view.flags[FLAG.position] == 1:
                 point = interpolate_lanes(attributes.points, r)
-            normal = normal * _facing_sign(view, m, normal, point)
+            normal = normal * facing_signs(view, m, normal, point)
         colour = normal
         if ti.static(view.shading != NORMAL):
             colour = _textured_albedo(view, m, attributes, weight, r)

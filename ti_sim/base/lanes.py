@@ -2,8 +2,8 @@
 
 In a kernel that is compiled ``with_vector_code``, arithmetic of a ``ti.Vector`` of LANES numbers becomes one vector instruction.
 Taichi 1.7.4 then compiles + - * / of vectors, square root, min, max, comparisons and ``ti.select``; the sign in front of a
-vector, abs, floor, exp, log and casts end the process. Branches take place for all lanes together: a lane is left out by
-``ti.select``.
+vector, -=, abs, floor, exp, log and casts end the process. Branches take place for all lanes together: a lane is left out by
+``ti.select``. In such a kernel, vectors in space have no sign in front and no -= either.
 """
 
 from typing import Any
@@ -66,9 +66,9 @@ class LaneVector:
             target._assign(value)
 
     def _augassign(self, other: Any, operation: str) -> None:
-        """Taichi's hook of += and -=."""
+        """Taichi's hook of += and -=; those of a vector of lanes take no number without lanes, and do not compile for -=."""
         for target, value in zip(self.entries, components(other), strict=True):
-            target._augassign(value, operation)
+            target._assign(target + value if operation == "Add" else target - value)
 
     def dot(self, other: Any) -> Any:
         """Dot product, in lanes."""
@@ -104,6 +104,16 @@ def interpolate_lanes(matrix: ti.template(), weights: ti.template()):
         matrix[0, 0] * weights[0] + matrix[0, 1] * weights[1] + matrix[0, 2] * weights[2],
         matrix[1, 0] * weights[0] + matrix[1, 1] * weights[1] + matrix[1, 2] * weights[2],
         matrix[2, 0] * weights[0] + matrix[2, 1] * weights[1] + matrix[2, 2] * weights[2],
+    )
+
+
+@ti.func
+def transposed_lanes(matrix: ti.template(), x: ti.template()):
+    """Product of the transpose of a matrix with three rows and a ``LaneVector``."""
+    return LaneVector(
+        matrix[0, 0] * x[0] + matrix[1, 0] * x[1] + matrix[2, 0] * x[2],
+        matrix[0, 1] * x[0] + matrix[1, 1] * x[1] + matrix[2, 1] * x[2],
+        matrix[0, 2] * x[0] + matrix[1, 2] * x[1] + matrix[2, 2] * x[2],
     )
 
 

@@ -1,0 +1,91 @@
+"""Visits of a face's pixels by neighbours of a row, one pixel in each lane (``ti_sim.base.lanes``)."""
+
+from typing import Any
+
+from ti_render.arrays import FLAG
+from ti_render.raster.coverage import EXACT_TEST_BAND
+from ti_render.raster.fragment_lanes import lane_distances
+from ti_render.raster.walk import TilePass, pixel_at
+from ti_sim.base.bundles import bundle
+from ti_sim.base.lanes import LANES, abs_lanes, constant_lanes, lane_numbers, min_lanes
+from ti_sim.base.runtime import ti
+
+
+@bundle
+class PixelLanes:
+    """Neighbouring pixels of a row in a tile of at least LANES columns, while a kernel is compiled.
+
+    Attributes:
+        pixel: the first one, a ``Pixel``.
+        is_active: 1 in lanes that are visited, 0 in others; the pictures' right ends may be among these.
+        distances: their ``LaneDistances``.
+    """
+
+    pixel: Any
+    is_active: Any
+    distances: Any
+
+
+@ti.func
+def _lane_centres(faces: ti.template(), tile: ti.template(), pixel: ti.template(), is_distorted):
+    """Screen positions of the centres of ``pixel`` and the next ones to the right."""
+    x = pixel.centre[0] + lane_numbers() * (2.0 / ti.min(tile.width, tile.height))
+    y = constant_lanes(pixel.centre[1])
+    if is_distorted:
+        m, row, last = tile.image, pixel.y, tile.width - 1
+        x = ti.Vector([faces.centres[m, row, ti.min(pixel.x + lane, last), 0] for lane in range(LANES)])
+        y = ti.Vector([faces.centres[m, row, ti.min(pixel.x + lane, last), 1] for lane in range(LANES)])
+    return x, y
+
+
+@bundle
+class LanePass(TilePass):
+    """Steps of a ``TilePass`` whose faces are visited LANES pixels at a time.
+
+    A subclass is also derived from the pass with single pixels and defines ``visit_lanes``. Pixels of faces that are nearly
+    edge-on (``edge_on``) and pixels on the line of an edge are visited one by one (``visit``).
+    """
+
+    by_rows = True
+
+    @ti.func
+    def visit_lanes(self, tile: ti.template(), face: ti.template(), lanes: ti.template()):
+        """``visit`` of all pixels of ``PixelLanes``."""
+
+    @ti.func
+    def visit_row(self, tile: ti.template(), face: ti.template(), y, first_x, last_x):
+        """Visit the pixels of a row."""
+        if face.fade > 0:
+            is_distorted = self.faces.flags[FLAG.distorted] == 1
+            for block in range((last_x - first_x) // LANES + 1):
+                self.visit_block(tile, face, y, first_x + block * LANES, last_x, is_distorted)
+
+    @ti.func
+    def visit_block(self, tile: ti.template(), face: ti.template(), y, first_x, last_x, is_distorted):
+        """Visit the pixels from ``first_x`` on, up to LANES and at most to ``last_x``."""
+        # Lanes end with the tile: the last ones begin to the left of ``first_x``.
+        start = ti.min(first_x, tile.x0 + tile.side - LANES)
+        pixel, numbers = pixel_at(self.faces, tile, start, y), lane_numbers()
+        is_active = ti.select(numbers <= ti.cast(last_x - start, float), constant_lanes(1.0), 0.0)
+        is_active = ti.select(numbers >= ti.cast(first_x - start, float), is_active, 0.0)
+        x, centre_y = _lane_centres(self.faces, tile, pixel, is_distorted)
+        distances = lane_distances(x, centre_y, face.triangle)
+        d0, d1, d2 = distances.d0, distances.d1, distances.d2
+        visits_single_pixels = face.state.steepness > 0
+        if face.code != 0:
+            edge_distance = min_lanes(min_lanes(abs_lanes(d0), abs_lanes(d1)), abs_lanes(d2))
+            if ti.select(is_active > 0, edge_distance, 1e30).min() < EXACT_TEST_BAND * tile.radius:
+                visits_single_pixels = True
+        # Where the lens distorts, a face is visited at every pixel of its tiles.
+        is_within_reach = True
+        if is_distorted:
+            is_within_reach = min_lanes(min_lanes(d0, d1), d2).max() > -tile.radius
+        if not is_within_reach:
+            pass
+        elif visits_single_pixels:
+            for single_x in range(first_x, ti.min(last_x, first_x + LANES - 1) + 1):
+                single_pixel = pixel_at(self.faces, tile, single_x, y)
+                self.visit(tile, face, single_pixel)
+        else:
+            lanes = PixelLanes(pixel, is_active, distances)
+            self.visit_lanes(tile, face, lanes)
