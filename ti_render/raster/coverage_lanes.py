@@ -5,10 +5,12 @@ The formulas are those of ``coverage``; branches become selections.
 
 from typing import Any
 
-from ti_render.raster.coverage import PI
+from ti_render.raster.coverage import EXACT_TEST_BAND, PI, edge_sides
+from ti_render.raster.fragment import vec2
 from ti_sim.base.bundles import bundle
-from ti_sim.base.lanes import LaneVector, abs_lanes, atan2_lanes, constant_lanes, max_lanes, min_lanes
+from ti_sim.base.lanes import LANES, LaneVector, abs_lanes, atan2_lanes, constant_lanes, max_lanes, min_lanes
 from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import vec3
 
 
 @bundle
@@ -50,14 +52,27 @@ def _edge_in_discs(pixels: ti.template(), a, b, inverse_squared_length, distance
 
 
 @ti.func
-def _edge_term(pixels: ti.template(), a, b, inverse_squared_length, distance, radius):
+def _lane_sides(pixels: ti.template(), triangle: ti.template(), radius):
+    """``coverage.edge_sides``: a ``LaneVector``."""
+    d0, d1, d2, one = pixels.d0, pixels.d1, pixels.d2, constant_lanes(1.0)
+    side0, side1, side2 = ti.select(d0 < 0.0, -1.0, one), ti.select(d1 < 0.0, -1.0, one), ti.select(d2 < 0.0, -1.0, one)
+    if min_lanes(min_lanes(abs_lanes(d0), abs_lanes(d1)), abs_lanes(d2)).min() < EXACT_TEST_BAND * radius:
+        for lane in range(LANES):
+            p, distances = vec2(pixels.x[lane], pixels.y[lane]), vec3(d0[lane], d1[lane], d2[lane])
+            sides = edge_sides(p, triangle, distances, radius)
+            side0[lane], side1[lane], side2[lane] = sides[0], sides[1], sides[2]
+    return LaneVector(side0, side1, side2)
+
+
+@ti.func
+def _edge_term(pixels: ti.template(), a, b, inverse_squared_length, distance, side, radius):
     """``coverage._edge_term`` in lanes."""
     result = constant_lanes(0.0)
     if inverse_squared_length > 0:
         edge = _edge_in_discs(pixels, a, b, inverse_squared_length, distance, radius)
         length, h_squared = edge.t1 - edge.t0, edge.h * edge.h
-        angle = atan2_lanes(abs_lanes(edge.h) * max_lanes(length, constant_lanes(0.0)), h_squared + edge.t0 * edge.t1)
-        angle = ti.select(distance < 0.0, 0.0 - angle, angle)
+        sine = abs_lanes(edge.h) * max_lanes(length, constant_lanes(0.0))
+        angle = side * atan2_lanes(sine, h_squared + edge.t0 * edge.t1)
         integral_t2, integral_t4 = edge.integrals()
         polynomial_term = (h_squared * (3.0 - h_squared) - 3.0) * length + (3.0 - 2.0 * h_squared) * integral_t2 - integral_t4
         result = ti.select(length > 0.0, (angle + edge.h * polynomial_term) * (-0.5 / PI), 0.0)
@@ -66,7 +81,7 @@ def _edge_term(pixels: ti.template(), a, b, inverse_squared_length, distance, ra
 
 @ti.func
 def lane_coverage(pixels: ti.template(), triangle: ti.template(), bits, radius):
-    """``coverage.face_coverage`` of pixels of which none lies on the line of an edge.
+    """``coverage.face_coverage`` of each pixel.
 
     Args:
         pixels: ``LaneDistances``.
@@ -74,15 +89,15 @@ def lane_coverage(pixels: ti.template(), triangle: ti.template(), bits, radius):
         bits: of its code without the sign.
         radius: R.
     """
-    min_distance = min_lanes(min_lanes(pixels.d0, pixels.d1), pixels.d2)
-    result = ti.select(min_distance > 0.0, constant_lanes(1.0), 0.0)
+    sides = _lane_sides(pixels, triangle, radius)
+    result = ti.select(sides[0] + sides[1] + sides[2] > 2.5, constant_lanes(1.0), 0.0)
     inverse_squared_lengths = triangle.inverse_squared_lengths
     if bits & 1 != 0:
-        result += _edge_term(pixels, triangle.a1, triangle.a2, inverse_squared_lengths[0], pixels.d0, radius)
+        result += _edge_term(pixels, triangle.a1, triangle.a2, inverse_squared_lengths[0], pixels.d0, sides[0], radius)
     if bits & 2 != 0:
-        result += _edge_term(pixels, triangle.a2, triangle.a0, inverse_squared_lengths[1], pixels.d1, radius)
+        result += _edge_term(pixels, triangle.a2, triangle.a0, inverse_squared_lengths[1], pixels.d1, sides[1], radius)
     if bits & 4 != 0:
-        result += _edge_term(pixels, triangle.a0, triangle.a1, inverse_squared_lengths[2], pixels.d2, radius)
+        result += _edge_term(pixels, triangle.a0, triangle.a1, inverse_squared_lengths[2], pixels.d2, sides[2], radius)
     return result
 
 

@@ -5,10 +5,11 @@ The formulas are those of ``fragment``; branches become selections.
 
 from typing import Any
 
+from ti_render.raster.edge_on import edge_average_point
 from ti_render.raster.fragment import FADE_START, FADE_STRENGTH, MIN_FADE_REMAINDER
 from ti_render.raster.tiles import CUT_OFF
 from ti_sim.base.bundles import bundle
-from ti_sim.base.lanes import MIN_LANE_EXPONENT, LaneVector, constant_lanes, exp_lanes, max_lanes, min_lanes
+from ti_sim.base.lanes import MIN_LANE_EXPONENT, LaneVector, constant_lanes, exp_lanes, max_lanes, min_lanes, zero_lane_vector
 from ti_sim.base.runtime import ti
 
 
@@ -126,6 +127,27 @@ def lane_fragments(pixels: ti.template(), triangle: ti.template(), inverse_sigma
     is_inside = ti.select(inside, constant_lanes(1.0), 0.0)
     return LaneFragments(
         sigmoid, tail_exponent, logit, log_derivative, barycentrics, is_inside, LaneVector(edge0, edge1, edge2), boundary
+    )
+
+
+@ti.func
+def lane_mixed_barycentrics(pixels: ti.template(), triangle: ti.template(), b: ti.template(), steepness, inverse_sigma):
+    """``edge_on.mixed_barycentrics``: two ``LaneVector``s."""
+    mixed, edge_average = b * 1.0, zero_lane_vector()
+    if steepness > 0:
+        corner0, corner1, corner2 = lane_corners(pixels, triangle)
+        edge_average = edge_average_point.value(corner0, corner1, corner2, inverse_sigma)
+        mixed = b + (edge_average - b) * steepness
+    return mixed, edge_average
+
+
+@ti.func
+def lane_corners(pixels: ti.template(), triangle: ti.template()):
+    """Corners relative to the pixels: three ``LaneVector``s of two numbers."""
+    return (
+        LaneVector(triangle.a0[0] - pixels.x, triangle.a0[1] - pixels.y),
+        LaneVector(triangle.a1[0] - pixels.x, triangle.a1[1] - pixels.y),
+        LaneVector(triangle.a2[0] - pixels.x, triangle.a2[1] - pixels.y),
     )
 
 

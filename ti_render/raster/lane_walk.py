@@ -3,11 +3,10 @@
 from typing import Any
 
 from ti_render.arrays import FLAG
-from ti_render.raster.coverage import EXACT_TEST_BAND
 from ti_render.raster.fragment_lanes import lane_distances
 from ti_render.raster.walk import TilePass, pixel_at
 from ti_sim.base.bundles import bundle
-from ti_sim.base.lanes import LANES, abs_lanes, constant_lanes, lane_numbers, min_lanes
+from ti_sim.base.lanes import LANES, constant_lanes, lane_numbers, min_lanes
 from ti_sim.base.runtime import ti
 
 
@@ -42,8 +41,7 @@ def _lane_centres(faces: ti.template(), tile: ti.template(), pixel: ti.template(
 class LanePass(TilePass):
     """Steps of a ``TilePass`` whose faces are visited LANES pixels at a time.
 
-    A subclass is also derived from the pass with single pixels and defines ``visit_lanes``. Pixels of faces that are nearly
-    edge-on (``edge_on``) and pixels on the line of an edge are visited one by one (``visit``).
+    A subclass is also derived from the pass with single pixels, whose other steps it shares, and defines ``visit_lanes``.
     """
 
     by_rows = True
@@ -70,22 +68,10 @@ class LanePass(TilePass):
         is_active = ti.select(numbers >= ti.cast(first_x - start, float), is_active, 0.0)
         x, centre_y = _lane_centres(self.faces, tile, pixel, is_distorted)
         distances = lane_distances(x, centre_y, face.triangle)
-        d0, d1, d2 = distances.d0, distances.d1, distances.d2
-        visits_single_pixels = face.state.steepness > 0
-        if face.code != 0:
-            edge_distance = min_lanes(min_lanes(abs_lanes(d0), abs_lanes(d1)), abs_lanes(d2))
-            if ti.select(is_active > 0, edge_distance, 1e30).min() < EXACT_TEST_BAND * tile.radius:
-                visits_single_pixels = True
         # Where the lens distorts, a face is visited at every pixel of its tiles.
         is_within_reach = True
         if is_distorted:
-            is_within_reach = min_lanes(min_lanes(d0, d1), d2).max() > -tile.radius
-        if not is_within_reach:
-            pass
-        elif visits_single_pixels:
-            for single_x in range(first_x, ti.min(last_x, first_x + LANES - 1) + 1):
-                single_pixel = pixel_at(self.faces, tile, single_x, y)
-                self.visit(tile, face, single_pixel)
-        else:
+            is_within_reach = min_lanes(min_lanes(distances.d0, distances.d1), distances.d2).max() > -tile.radius
+        if is_within_reach:
             lanes = PixelLanes(pixel, is_active, distances)
             self.visit_lanes(tile, face, lanes)

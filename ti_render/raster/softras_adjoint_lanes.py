@@ -9,11 +9,14 @@ from typing import Any
 from ti_render.arrays import FLAG, FaceArrays, Faces
 from ti_render.backdrop.backdrop import min_exponent
 from ti_render.raster.coverage_lanes import lane_coverage, lane_coverage_adjoint
+from ti_render.raster.edge_on import edge_average_point
 from ti_render.raster.fragment import vec2
 from ti_render.raster.fragment_lanes import (
     lane_barycentrics_adjoint,
+    lane_corners,
     lane_distance_adjoint,
     lane_fragments,
+    lane_mixed_barycentrics,
     lane_perspective,
 )
 from ti_render.raster.lane_walk import LanePass
@@ -134,14 +137,29 @@ class BlendingAdjointLanes(LanePass, BlendingAdjoint):
             if face.fade < 1:
                 fade_bar += coverage_bar * lane_coverage(pixels, triangle, bits, tile.radius)
         fragments = lane_fragments(pixels, triangle, tile.inverse_sigma)
-        r, z = lane_perspective(fragments.barycentrics, triangle.inverse_depths)
+        b, edge_average = lane_mixed_barycentrics(
+            pixels, triangle, fragments.barycentrics, sums.steepness, tile.inverse_sigma
+        )
+        r, z = lane_perspective(b, triangle.inverse_depths)
         weight, depth_advantage = self.fragment_weights(tile, face, lanes, fragments, z)
         if weight.max() > 0:
             log_weight_bar, b_bar = self.lane_colour_adjoint(tile, face, lanes, r, z, weight, depth_advantage)
             fade_bar += log_weight_bar
             for k in ti.static(range(3)):
-                sums.lane_depths_bar[k] += b_bar[k] * fragments.barycentrics[k] * (0.0 - triangle.inverse_depths[k])
-            a0_term, a1_term, a2_term = lane_barycentrics_adjoint(pixels, triangle, fragments, b_bar)
+                sums.lane_depths_bar[k] += b_bar[k] * b[k] * (0.0 - triangle.inverse_depths[k])
+            a0_term, a1_term, a2_term = lane_barycentrics_adjoint(
+                pixels, triangle, fragments, b_bar * (1.0 - sums.steepness)
+            )
+            if sums.steepness > 0:
+                corner0, corner1, corner2 = lane_corners(pixels, triangle)
+                a0_average_term, a1_average_term, a2_average_term, inverse_sigma_bar = edge_average_point.vjp(
+                    (corner0, corner1, corner2, tile.inverse_sigma), b_bar * sums.steepness
+                )
+                a0_bar += a0_average_term
+                a1_bar += a1_average_term
+                a2_bar += a2_average_term
+                sigma_bar += inverse_sigma_bar * (-tile.inverse_sigma * tile.inverse_sigma)
+                sums.steepness_bar += b_bar.dot(edge_average - fragments.barycentrics).sum()
             logit_bar = fragments.log_derivative * log_weight_bar
             a0_distance_term, a1_distance_term, a2_distance_term = lane_distance_adjoint(
                 pixels, triangle, fragments, logit_bar, tile.inverse_sigma

@@ -8,7 +8,7 @@ from typing import Any
 from ti_render.arrays import Faces
 from ti_render.backdrop.backdrop import min_exponent
 from ti_render.raster.coverage_lanes import lane_coverage
-from ti_render.raster.fragment_lanes import lane_fragments, lane_perspective
+from ti_render.raster.fragment_lanes import lane_fragments, lane_mixed_barycentrics, lane_perspective
 from ti_render.raster.lane_walk import LanePass
 from ti_render.raster.softras import COLOUR, MIN_DEPTH, STATE_SIZE, WEIGHT, Blending
 from ti_render.raster.tiles import Tiles
@@ -58,7 +58,10 @@ class BlendingLanes(LanePass, Blending):
         fragments = lane_fragments(lanes.distances, face.triangle, tile.inverse_sigma)
         probability = fragments.sigmoid * (lanes.is_active * face.fade)
         probability = ti.select(probability > MIN_PROBABILITY, probability, 0.0)
-        r, z = lane_perspective(fragments.barycentrics, face.triangle.inverse_depths)
+        b, _edge_average = lane_mixed_barycentrics(
+            lanes.distances, face.triangle, fragments.barycentrics, face.state.steepness, tile.inverse_sigma
+        )
+        r, z = lane_perspective(b, face.triangle.inverse_depths)
         exponent = ti.select(probability > 0.0, (min_depth - z) * beta - fragments.tail_exponent, MIN_LANE_EXPONENT)
         is_nearer = exponent > 0.0
         magnitude = abs_lanes(exponent)
