@@ -220,8 +220,11 @@ def at_optimisation_level_0(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def with_vector_code(function: Callable[P, R]) -> Callable[P, R]:
-    """As ``without_cfg_optimisation``, with vectors of kernels as vectors of the processor (``ti_sim.base.lanes``)."""
-    return _compiled_without(function, ("cfg_optimization", "real_matrix_scalarize"))
+    """As ``without_subexpression_elimination``, with vectors of kernels as vectors of the processor (``ti_sim.base.lanes``).
+
+    Kernels of lanes run as fast without Taichi's elimination of subexpressions and compile three times as fast.
+    """
+    return _compiled_without(function, ("cfg_optimization", "advanced_optimization", "real_matrix_scalarize"))
 
 
 def without_subexpression_elimination(function: Callable[P, R]) -> Callable[P, R]:

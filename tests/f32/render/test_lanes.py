@@ -73,7 +73,9 @@ def test_lanes_draw_the_pictures_of_single_pixels(monkeypatch, name, options, so
     inputs, settings = render_scenes.scene(name, **changes)
     inputs = render_scenes.convert(inputs, lambda array: array.astype(np.float32))
     settings = replace(settings, aggregation="softras", shading=shading, **options)
-    check_lanes(monkeypatch, inputs, settings, tolerance=3e-5 if softness[1] == 1e-4 else 3e-6)
+    # At a high inverse temperature, rounding of depths is multiplied by it.
+    image_tolerance, adjoint_tolerance = (3e-5, 2e-3) if softness[1] == 1e-4 else (3e-6, 1e-4)
+    check_lanes(monkeypatch, inputs, settings, image_tolerance, adjoint_tolerance)
 
 
 @pytest.mark.parametrize(
@@ -86,19 +88,18 @@ def test_lanes_draw_the_pictures_of_single_pixels(monkeypatch, name, options, so
 def test_lanes_draw_every_kind_of_light_and_surface(monkeypatch, name):
     inputs, settings = render_scenes.scene(name)
     inputs = render_scenes.convert(inputs, lambda array: array.astype(np.float32))
-    check_lanes(monkeypatch, inputs, replace(settings, aggregation="softras"), tolerance=1e-5)
+    check_lanes(monkeypatch, inputs, replace(settings, aggregation="softras"), 1e-5, 1e-4)
 
 
-def check_lanes(monkeypatch, inputs, settings, *, tolerance):
-    """Compare pictures and adjoints of lanes with those of single pixels."""
+def check_lanes(monkeypatch, inputs, settings, image_tolerance, adjoint_tolerance):
+    """Compare pictures and adjoints of lanes with those of single pixels; the latter's tolerance is relative to the largest."""
     images, adjoints, in_lanes = pictures_and_adjoints(monkeypatch, inputs, settings, lanes=True)
     expected, expected_adjoints, in_expected_lanes = pictures_and_adjoints(monkeypatch, inputs, settings, lanes=False)
     assert in_lanes and not in_expected_lanes
-    # At a high inverse temperature, rounding of depths is multiplied by it.
-    np.testing.assert_allclose(images, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(images, expected, rtol=0, atol=image_tolerance)
     for key, adjoint in adjoints.items():
         scale = np.abs(expected_adjoints[key]).max()
-        np.testing.assert_allclose(adjoint, expected_adjoints[key], rtol=0, atol=2e-3 * scale, err_msg=key)
+        np.testing.assert_allclose(adjoint, expected_adjoints[key], rtol=0, atol=adjoint_tolerance * scale, err_msg=key)
 
 
 @pytest.mark.parametrize("name", ["toss", "hand", "cloth"])
