@@ -28,7 +28,7 @@ class FragmentWeights:
     """Weights of the faces' corners in the pixels of M images, n entries.
 
     Attributes:
-        image: [n] int64, 0 to M - 1.
+        image: [n] int64, 0 to M - 1, ascending.
         pixel: [n] int64, row W + column.
         face: [n] int64.
         weight: [n, 3] of the three corners. A pixel and a face have several entries where the image is antialiased.
@@ -62,7 +62,8 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
     starts, total = ints_in_same_library(layer.faces.screen, stops - to_numpy(counts)), int(stops[-1])
     locations, weights = _entries(layer.faces.screen, max(total, 1))
     fragment_weights_kernel(layer.faces, layer.tiles, layer.pixel_state, *sample_size, min_weight, 1, starts, locations, weights)
-    image, row, column, face = to_numpy(locations)[:total].astype(np.int64).T
+    # In C order, since columns of rows take longer to read.
+    image, row, column, face = to_numpy(locations)[:total].T.astype(np.int64, order="C")
     pixel = row // samples * settings.width + column // samples
     return FragmentWeights(image, pixel, face, to_numpy(weights)[:total] / samples**2)
 

@@ -99,8 +99,9 @@ def solve_worlds(
     basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
     palette = Palette.of(unlit_inputs.faces, unlit_inputs.rest, unlit_inputs.vertex_body, settings.colors, texels=settings.texels)
     solved: list[SolvedLook] = []
+    bounds = np.searchsorted(entries.image, np.arange(unlit_inputs.worlds + 1) * images)
     for world in range(unlit_inputs.worlds):
-        chosen = entries.image // images == world
+        chosen = slice(bounds[world], bounds[world + 1])
         world_weights = FragmentWeights(
             entries.image[chosen] - world * images, entries.pixel[chosen], entries.face[chosen], entries.weight[chosen]
         )

@@ -70,9 +70,9 @@ class AppearanceSystem:
         pixels = plate_share.shape[1]
         cast = None if shadows is None else _cast(shadows)
         entry_pixels = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
-        active = np.arange(pixels) if all_pixels else np.unique(entry_pixels)
-        position = np.zeros(pixels, dtype=np.int64)
-        position[active] = np.arange(len(active))
+        is_active = np.full(pixels, all_pixels)
+        is_active[entry_pixels] = True
+        active, position = np.flatnonzero(is_active), np.cumsum(is_active) - 1
         rows, columns, weights = _corners(entries, basis.shape[1], palette)
         rows = rows[0] // (len(basis) // len(plate_share)), rows[1]
         column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
@@ -118,6 +118,13 @@ class AppearanceSystem:
     def frame(self) -> np.ndarray:
         """[R] frame of each row."""
         return self.row // self.plate_share.shape[1]
+
+    @cached_property
+    def row_of_pixel(self) -> np.ndarray:
+        """[n, P] int32 row of each pixel of a frame, -1 for a pixel without one."""
+        rows = np.full(self.plate_share.shape, -1, dtype=np.int32)
+        rows.reshape(-1)[self.row] = np.arange(len(self.row), dtype=np.int32)
+        return rows
 
     @cached_property
     def into_pixels(self) -> csr_matrix:

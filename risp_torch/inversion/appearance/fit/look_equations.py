@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import csr_matrix
 
+from risp_torch.inversion.appearance.fit.matrix_kernel import MAX_COLUMNS, normal_matrices
 from risp_torch.inversion.appearance.fit.objective import LIGHT_REGULARISATION, PLATE_REGULARISATION, Fit
 from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.least_squares.inverse_reuse import KeptInverse
@@ -49,8 +50,8 @@ class LookEquations:
         self.kept, self.objective = kept or KeptInverse(), fit.objective
         self.system, self.settings = system, settings = fit.system, fit.settings
         look, row = fit.look, fit.system.row
-        behind = np.einsum("np,nc->pc", fit.weight * system.plate_share**2, look.gain**2) + PLATE_REGULARISATION  # [P, 3] D
-        self.behind = [plate_solver(behind[:, k], system.plate_basis) for k in range(3)]
+        self.plate_weight = _plate_weights(fit)  # [P, 3] D
+        self.behind = [plate_solver(weight, system.plate_basis) for weight in self.plate_weight.T]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
         self.gain = look.gain[system.frame]  # [R, 3]
         self.plate_share = system.plate_share.reshape(-1, 1)[row] * self.gain  # [R, 3]
@@ -79,12 +80,25 @@ class LookEquations:
 
     @cached_property
     def _matrices(self) -> list[np.ndarray]:
-        """The normal matrices of the channels."""
-        return [self._matrix(k) for k in range(3)]
+        """[N + L - 1, N + L - 1] the normal matrices of the channels."""
+        system, settings, count = self.system, self.settings, self.system.palette.count
+        size = count + self.basis.shape[1]
+        if system.plate_basis is None and size <= MAX_COLUMNS:
+            matrices = list(normal_matrices(
+                system, self.shade, self.color, self.basis, self.gain, self.weight[:, 0], self.plate_share, self.plate_weight
+            ))  # fmt: skip
+        else:
+            matrices = [self._matrix(k) for k in range(3)]
+        for matrix in matrices:
+            matrix[:count, :count] += settings.smoothness * system.stiffness.toarray()
+            matrix.flat[:: size + 1] += np.repeat(
+                [settings.color_regularisation, LIGHT_REGULARISATION], [count, size - count]
+            )
+        return matrices
 
     def _matrix(self, k: int) -> np.ndarray:
-        """[N + L - 1, N + L - 1] the normal matrix of a channel."""
-        system, settings = self.system, self.settings
+        """The normal matrix of a channel without regularisation, by sparse products."""
+        system = self.system
         by_color = _scaled_rows(system.merged(self.shade[:, k]), self.gain[:, k])
         by_light = self.gain[:, k, None] * (system.matrix @ (self.color[:, k, None] * self.basis))  # [R, L - 1]
         weight, plate_share = self.weight[:, 0], self.plate_share[:, k]
@@ -92,7 +106,7 @@ class LookEquations:
         light_pixels = self.behind[k].half(system.into_pixels @ ((weight * plate_share)[:, None] * by_light))
         count = system.palette.count
         matrix = np.empty((count + by_light.shape[1],) * 2)
-        colors = by_color.T @ _scaled_rows(by_color, weight) + settings.smoothness * system.stiffness
+        colors = by_color.T @ _scaled_rows(by_color, weight)
         absorbed = color_pixels.T @ color_pixels
         if isinstance(absorbed, np.ndarray):
             matrix[:count, :count] = colors.toarray() - absorbed
@@ -101,9 +115,6 @@ class LookEquations:
         matrix[:count, count:] = by_color.T @ (weight[:, None] * by_light) - color_pixels.T @ light_pixels
         matrix[count:, :count] = matrix[:count, count:].T
         matrix[count:, count:] = by_light.T @ (weight[:, None] * by_light) - light_pixels.T @ light_pixels
-        matrix.flat[:: len(matrix) + 1] += np.repeat(
-            [settings.color_regularisation, LIGHT_REGULARISATION], [count, len(matrix) - count]
-        )
         return matrix
 
     def times(self, step: np.ndarray) -> np.ndarray:
@@ -130,6 +141,13 @@ class LookEquations:
         """The transposed Jacobian times rows [R, 3]."""
         columns = self.system.transposed @ (self.gain * values)
         return np.concatenate([self.system.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)])
+
+
+def _plate_weights(fit: Fit) -> np.ndarray:
+    """[P, 3] D, regularisation included."""
+    if fit.plate_fit is not None:
+        return fit.plate_fit.plate_weight[:, None].repeat(3, axis=1)
+    return np.einsum("np,nc->pc", fit.weight * fit.system.plate_share**2, fit.look.gain**2) + PLATE_REGULARISATION
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
 from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.fit.plate_kernel import PlateFit, fit_plate
 from risp_torch.inversion.appearance.model.background_plate import plate_solver
 from risp_torch.inversion.appearance.model.palette import GREY
 from risp_torch.inversion.appearance.settings import LookSettings
@@ -34,6 +35,7 @@ class Fit:
         look: its plate and exposure are the best for its colours and light.
         residual: [n, P, 3] film minus picture.
         fixed_weight: [n, P] weights of the pixels in place of those of the residual, or None.
+        plate_fit: of ``fit_plate``, or None where the exposure or the plate's pictures do not allow it.
     """
 
     system: AppearanceSystem
@@ -41,17 +43,24 @@ class Fit:
     look: Look
     residual: np.ndarray
     fixed_weight: np.ndarray | None = None
+    plate_fit: PlateFit | None = None
 
     @staticmethod
     def of(system: AppearanceSystem, settings: LookSettings, look: Look) -> Fit:
         """The fit of a look with plate (and exposure) solved for its colours and light, and its objective."""
         bodies = look.bodies(system)
+        if _has_free_plate(system, settings, look):
+            return Fit._of_plate(system, settings, look, bodies, None, reweights=True)
         return Fit._following(system, settings, look, bodies, step_weight(system, settings, _residual(system, look, bodies)))
 
     @staticmethod
     def with_fixed_weight(system: AppearanceSystem, settings: LookSettings, look: Look, weight: np.ndarray) -> Fit:
         """The fit of a look with plate (and exposure) solved at fixed weights [n, P], which later steps keep."""
         bodies = look.bodies(system)
+        if _has_free_plate(system, settings, look):
+            return replace(
+                Fit._of_plate(system, settings, look, bodies, weight, reweights=False), fixed_weight=weight
+            )
         for _ in range(FIXED_WEIGHT_SWEEPS if settings.exposure else 1):
             fit = Fit._following(system, settings, look, bodies, weight)
             look = fit.look
@@ -66,9 +75,25 @@ class Fit:
         if self.fixed_weight is not None:
             return Fit.with_fixed_weight(self.system, self.settings, look, self.fixed_weight)
         bodies = look.bodies(self.system)
+        if _has_free_plate(self.system, self.settings, look):
+            return Fit._of_plate(self.system, self.settings, look, bodies, self.weight, reweights=True)
         look = replace(look, plate=_plate(self.system, look, bodies, self.weight))
         weight = step_weight(self.system, self.settings, _residual(self.system, look, bodies))
         return Fit._following(self.system, self.settings, look, bodies, weight)
+
+    @staticmethod
+    def _of_plate(
+        system: AppearanceSystem, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray | None, *,
+        reweights: bool,
+    ) -> Fit:  # fmt: skip
+        plate_fit = fit_plate(
+            system, bodies, look.plate, weight, reweights=reweights, robust_scale=settings.robust_scale,
+            regularisation=PLATE_REGULARISATION, grey=GREY,
+        )  # fmt: skip
+        look = replace(look, plate=plate_fit.plate)
+        penalty = _penalty(system, settings, look)
+        look = replace(look, objective=plate_fit.objective + penalty, penalty=penalty)
+        return Fit(system, settings, look, plate_fit.residual, plate_fit=plate_fit)
 
     @staticmethod
     def _following(system: AppearanceSystem, settings: LookSettings, look: Look, bodies: np.ndarray, weight: np.ndarray) -> Fit:
@@ -93,7 +118,14 @@ class Fit:
         """[n, P] weights of the pixels in a step from here."""
         if self.fixed_weight is not None:
             return self.fixed_weight
+        if self.plate_fit is not None:
+            return self.plate_fit.weight
         return step_weight(self.system, self.settings, self.residual)
+
+
+def _has_free_plate(system: AppearanceSystem, settings: LookSettings, look: Look) -> bool:
+    """Whether each pixel of the plate follows from its frames alone."""
+    return system.plate_basis is None and not settings.exposure and look.is_evenly_exposed
 
 
 def robust_factor(square: np.ndarray, scale: float) -> np.ndarray:
