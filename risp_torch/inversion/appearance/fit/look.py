@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Look:
             self, colors=np.where(straight, self.colors + colors, lit_colors / np.where(straight, 1.0, after)), light=new
         )
 
-    @property
+    @cached_property
     def is_evenly_exposed(self) -> bool:
         """Whether all gains are 1 and all offsets 0."""
         return bool((self.gain == 1).all() and not self.offset.any())

@@ -49,12 +49,10 @@ class LookEquations:
     def __init__(self, fit: Fit, kept: KeptInverse | None = None) -> None:
         self.kept, self.objective = kept or KeptInverse(), fit.objective
         self.system, self.settings = system, settings = fit.system, fit.settings
-        look, row = fit.look, fit.system.row
+        self.look, look, row = fit.look, fit.look, fit.system.row
         self.plate_weight = _plate_weights(fit)  # [P, 3] D
         self.behind = [plate_solver(weight, system.plate_basis) for weight in self.plate_weight.T]
         self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
-        self.gain = look.gain[system.frame]  # [R, 3]
-        self.plate_share = system.plate_share.reshape(-1, 1)[row] * self.gain  # [R, 3]
         self.basis = system.basis[:, 1:]  # the first coefficient is 1: colours have the scale
         self.shade, self.color = system.basis @ look.light, look.colors[system.color]  # [C, 3]
         self.point = np.concatenate([look.colors, look.light[1:]])
@@ -62,6 +60,16 @@ class LookEquations:
         color_offset = look.colors - system.palette.regularisation_target
         color_gradient = settings.smoothness * (system.stiffness @ look.colors) + settings.color_regularisation * color_offset
         self.gradient -= np.concatenate([color_gradient, LIGHT_REGULARISATION * look.light[1:]])
+
+    @cached_property
+    def gain(self) -> np.ndarray:
+        """[R, 3] gain of the rows."""
+        return self.look.gain[self.system.frame]
+
+    @cached_property
+    def plate_share(self) -> np.ndarray:
+        """[R, 3] beta of the rows."""
+        return self.system.plate_share.reshape(-1, 1)[self.system.row] * self.gain
 
     @property
     def is_finite(self) -> bool:
@@ -139,7 +147,7 @@ class LookEquations:
 
     def _back(self, values: np.ndarray) -> np.ndarray:
         """The transposed Jacobian times rows [R, 3]."""
-        columns = self.system.transposed @ (self.gain * values)
+        columns = self.system.transposed @ (values if self.look.is_evenly_exposed else self.gain * values)
         return np.concatenate([self.system.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)])
 
 

@@ -1,0 +1,88 @@
+"""The kernels of solved looks: plates, weights and normal matrices as by numpy and sparse products."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from risp_torch.inversion.appearance import batch
+from risp_torch.inversion.appearance.fit import look_equations, objective
+from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.fit.look_equations import LookEquations
+from risp_torch.inversion.appearance.fit.objective import Fit
+from risp_torch.inversion.appearance.matched_loss import MatchedLoss
+from risp_torch.inversion.appearance.settings import LookSettings
+from risp_torch.inversion.problem.comparison import Comparison
+from tests.reference.flying_box import flying_box
+
+LOOKS = {
+    "default": {}, "plain": {"robust_scale": float("inf"), "colors": "face"}, "body": {"light": "none", "colors": "body"},
+    "shadow": {"shadow": True}, "camera": {"edges": "camera", "colors": "texel", "texels": 2},
+}  # fmt: skip
+
+
+@pytest.fixture(params=LOOKS.values(), ids=LOOKS.keys())
+def solved(request, monkeypatch):
+    """A system with weights of its pixels, settings, and a look with random colours, light and plate."""
+    settings, systems = LookSettings(**request.param), []
+    solve = batch.solve_look
+
+    def recorded(system, *arguments, **options):
+        systems.append(system)
+        return solve(system, *arguments, **options)
+
+    monkeypatch.setattr(batch, "solve_look", recorded)
+    scene = flying_box(ground=-0.06 if settings.shadow else None)
+    rng = np.random.default_rng(3)
+    with torch.no_grad():
+        film = scene.render(scene.rollout({}), {})[0]
+        film = film + 0.05 * torch.as_tensor(rng.normal(size=film.shape)).to(film)
+        Comparison.of(scene, MatchedLoss(settings), film).losses(scene, {}, worlds=1)
+    system = replace(systems[-1], weight=rng.uniform(0.2, 1.0, systems[-1].weight.shape))
+    look = Look.grey(system)
+    light = look.light + 0.1 * rng.normal(size=look.light.shape) * (np.arange(len(look.light)) > 0)[:, None]
+    plate = rng.uniform(0.0, 1.0, look.plate.shape)
+    return system, settings, replace(look, colors=rng.uniform(0.1, 0.9, look.colors.shape), light=light, plate=plate), rng
+
+
+def check_fits(found, expected):
+    """Compare two fits."""
+    assert found.objective == pytest.approx(expected.objective, rel=1e-12)
+    for a, b in ((found.look.plate, expected.look.plate), (found.residual, expected.residual), (found.weight, expected.weight)):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(look_equations._plate_weights(found), look_equations._plate_weights(expected), rtol=1e-11)
+
+
+def test_plates_are_those_of_numpy(solved, monkeypatch):
+    system, settings, look, rng = solved
+    step = 0.05 * rng.normal(size=(len(look.colors) + len(look.light) - 1, 3))
+    weight = rng.uniform(0.0, 1.0, system.weight.shape)
+
+    def fits():
+        first = Fit.of(system, settings, look)
+        return first, first.after(step), Fit.with_fixed_weight(system, settings, look, weight).after(step)
+
+    found = fits()
+    assert all(fit.plate_fit is not None for fit in found)
+    monkeypatch.setattr(objective, "_has_free_plate", lambda *_: False)
+    expected = fits()
+    assert all(fit.plate_fit is None for fit in expected)
+    for pair in zip(found, expected, strict=True):
+        check_fits(*pair)
+
+
+def test_normal_matrices_are_those_of_sparse_products(solved, monkeypatch):
+    system, settings, look, _ = solved
+    equations = LookEquations(Fit.of(system, settings, look))
+    expected = [equations._matrix(k) for k in range(3)]
+    found = look_equations.normal_matrices(
+        system, equations.shade, equations.color, equations.basis, equations.gain, equations.weight[:, 0],
+        equations.plate_share, equations.plate_weight,
+    )  # fmt: skip
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * np.abs(b).max())
+    whole = equations._matrices
+    monkeypatch.setattr(look_equations, "MAX_COLUMNS", 0)
+    for a, b in zip(whole, LookEquations(Fit.of(system, settings, look))._matrices, strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * np.abs(b).max())
