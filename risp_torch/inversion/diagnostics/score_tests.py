@@ -34,14 +34,14 @@ class FilmErrors:
 
     Attributes:
         variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
-        samples: residuals [P] of two or more films of the estimate that were compressed, or rounded; or none.
+        samples: residuals [n, P] of two or more films of the estimate that were compressed, or rounded; or None.
         design_effect: number of observations that count as one independent one, in the residual and in priors of the nuisances.
         relative_variance: [P] variance of each observation's errors, relative to ``variance``; equal by default.
         biased: whether the samples have errors that all films have, as compressed ones do, and rounded ones do not.
     """
 
     variance: float | None
-    samples: Sequence[torch.Tensor] = ()
+    samples: torch.Tensor | None = None
     design_effect: float = 1.0
     relative_variance: torch.Tensor | None = None
     biased: bool = False
@@ -49,7 +49,7 @@ class FilmErrors:
     @cached_property
     def bias(self) -> torch.Tensor | float:
         """[P] mean of the samples if they are ``biased``, otherwise 0."""
-        return sum(self.samples) / len(self.samples) if self.samples and self.biased else 0.0
+        return 0.0 if self.samples is None or not self.biased else self.samples.mean(dim=0)
 
     def scatter(self, sample_values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Scatter of the samples, from a linear function of each of them.
@@ -173,7 +173,7 @@ class FamilyScores:
         prior_score = cross.T @ inverse @ (linearisation.prior_gradient + np.zeros(len(film)))
         scores = block_scores_of(
             replace(linearisation, jacobian=projected),
-            [residual, *projected.T, *(sample.to(projected) for sample in errors.samples)],
+            [residual, projected.T, *([] if errors.samples is None else [errors.samples.to(projected)])],
         )
         count = projected.shape[1]
         return cls(

@@ -21,10 +21,15 @@ def block_scores(linearisation: Linearisation) -> np.ndarray:
 
 
 def block_scores_of(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """``block_scores`` of each of several residuals [P], a list of [blocks, K]."""
+    """``block_scores`` of each of several residuals, a list of [blocks, K].
+
+    Args:
+        linearisation: linearisation at the estimate.
+        residuals: [P] each, or [n, P] for n of them.
+    """
     frames = np.array(linearisation.comparison.frames) // BLOCK_FRAMES
     positions = np.arange(int(linearisation.comparison.blocks.max()) + 1)
-    return [_sums(scores, positions, frames) for scores in _scores_of_frames(linearisation, residuals)] if residuals else []
+    return [_sums(scores, positions, frames) for scores in _scores_of_frames(linearisation, residuals)] if len(residuals) else []
 
 
 def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
@@ -55,25 +60,30 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
 
 
 def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
-    """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64."""
+    """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64.
+
+    Residuals are [P], or [n, P] for n of them, whose rows are not copied.
+    """
     members, is_member = _members(linearisation.comparison.blocks)
     frame_count, unknowns = len(linearisation.comparison.frames), linearisation.jacobian.shape[1]
     blocks, max_size = members.shape
     indices = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
     has_fillers, is_member = not is_member.all(), torch.as_tensor(is_member, device=linearisation.jacobian.device)
-    scores = np.zeros((len(residuals), frame_count, blocks, unknowns))
+    groups = [torch.atleast_2d(residual) for residual in residuals]
+    scores = np.zeros((sum(len(group) for group in groups), frame_count, blocks, unknowns))
     frames = zip(
-        linearisation.jacobian.T.chunk(frame_count, dim=1), *(residual.chunk(frame_count) for residual in residuals), strict=True
+        linearisation.jacobian.T.chunk(frame_count, dim=1), *(group.chunk(frame_count, dim=1) for group in groups), strict=True
     )
-    for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
+
+    def in_blocks(rows: torch.Tensor) -> torch.Tensor:
         # Blocks first and contiguous before the matrix products, which are slow in double precision over other strides.
-        factors, terms = (
-            rows.index_select(1, indices).view(len(rows), blocks, max_size).movedim(1, 0).contiguous().double()
-            for rows in (columns, torch.stack(errors))
-        )
+        return rows.index_select(1, indices).view(len(rows), blocks, max_size).movedim(1, 0).contiguous().double()
+
+    for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
+        terms = torch.cat([in_blocks(rows) for rows in errors], dim=1)
         if has_fillers:
             terms *= is_member[:, None]
-        scores[:, index] = (terms @ factors.mT).movedim(1, 0).cpu().numpy()
+        scores[:, index] = (terms @ in_blocks(columns).mT).movedim(1, 0).cpu().numpy()
     return scores
 
 

@@ -38,8 +38,8 @@ def explained_residual(
     return max(floor, rounding_error(linearisation, estimate)) + noise + _compression(films, size)
 
 
-def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 30) -> list[torch.Tensor]:
-    """Changes of a loss's observations by rounding to eight bits, of films that differ by parts of a grey level, [P] each.
+def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], count: int = 30) -> torch.Tensor:
+    """Changes of a loss's observations by rounding to eight bits, of films that differ by parts of a grey level, [count, P].
 
     Areas of one colour have equal rounding errors: such errors are not independent.
     """
@@ -47,7 +47,7 @@ def rounding_samples(loss: Loss, estimate: torch.Tensor, frames: list[int], coun
     stored, samples = linear_to_srgb(estimate[frames].clamp(0, 1).cpu().numpy()), []
     for _ in range(count):
         samples.append(_rounded(loss, estimate, frames, np.clip(stored + random.uniform(-0.5, 0.5, 3) / 255, 0, 1)))
-    return samples
+    return torch.stack(samples)
 
 
 def local_noise(pictures: torch.Tensor, estimate: torch.Tensor, variance: float) -> torch.Tensor:

@@ -105,7 +105,7 @@ def test_errors_of_compressed_films_are_no_evidence() -> None:
     blind = scored(noise + shape, column, columns, FilmErrors(NOISE**2))
     assert blind.p_value < 1e-4 and blind.block_variance_ratio > 3
     sample = torch.as_tensor(1.1 * shape.ravel())
-    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, [sample, 0.9 * sample], biased=True))
+    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, torch.stack([sample, 0.9 * sample]), biased=True))
     assert aware.p_value > 0.05 and aware.block_variance_ratio < blind.block_variance_ratio
 
 
@@ -114,7 +114,7 @@ def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
     random = np.random.default_rng(5)
     column, columns = drawn(random)
     first = columns[:, 0].reshape(FRAMES, SIDE)
-    samples = [torch.as_tensor((first + 0.01 * random.normal(size=(FRAMES, SIDE))).ravel()) for _ in range(10)]
+    samples = torch.as_tensor(np.array([(first + 0.01 * random.normal(size=(FRAMES, SIDE))).ravel() for _ in range(10)]))
     errors = FilmErrors(NOISE**2, samples, biased=True)
     for fault, least, most in ((0.0, 0.05, 1.0), (1.7, 0.0, 1e-3)):
         residual = (1.0 + fault) * first + 0.01 * random.normal(size=(FRAMES, SIDE))
@@ -127,12 +127,12 @@ def test_rounded_films_have_no_errors_in_common() -> None:
     """The mean of samples of rounding is chance: nothing is taken off the residual, and their mean square is the variance."""
     random = np.random.default_rng(8)
     values = [random.normal(size=5) for _ in range(3)]
-    samples = [torch.as_tensor(value) for value in values]
+    samples = torch.as_tensor(np.array(values))
     rounded, compressed = FilmErrors(1.0, samples), FilmErrors(1.0, samples, biased=True)
     *scatter, bias_error = rounded.scatter(values)
     assert rounded.bias == 0.0 and np.array_equal(scatter, values) and not bias_error.any()
     *scatter, bias_error = compressed.scatter(values)
-    assert torch.allclose(compressed.bias, sum(samples) / 3)
+    assert torch.allclose(compressed.bias, samples.mean(dim=0))
     np.testing.assert_allclose(bias_error, 2 * 0.3 * sum(values) / 3)
     np.testing.assert_allclose(scatter, np.sqrt(4 / 2 * 4 / 3) * (np.array(values) - sum(values) / 3))
 
@@ -141,7 +141,7 @@ def test_scores_of_some_numbers_are_those_of_all() -> None:
     random = np.random.default_rng(9)
     column, columns = drawn(random)
     at = at_minimum(NOISE * random.normal(size=(FRAMES, SIDE)), column)
-    samples = [torch.as_tensor(NOISE * block_errors(random).ravel()) for _ in range(4)]
+    samples = torch.as_tensor(np.array([NOISE * block_errors(random).ravel() for _ in range(4)]))
     errors = FilmErrors(NOISE**2, samples, relative_variance=torch.rand(FRAMES * SIDE), biased=True)
     scores = FamilyScores.of(at, torch.as_tensor(columns).to(at.jacobian), errors)
     assert scores is not None
@@ -159,7 +159,7 @@ def test_many_numbers_are_tested_by_few_compressed_films() -> None:
     for _ in range(40):
         column, columns = drawn(random)
         errors = [NOISE * block_errors(random) for _ in range(11)]
-        samples = [torch.as_tensor(each.ravel()) for each in errors[1:]]
+        samples = torch.as_tensor(np.array([each.ravel() for each in errors[1:]]))
         p_values.append(scored(errors[0], column, columns, FilmErrors((0.1 * NOISE) ** 2, samples, biased=True)).p_value)
     assert np.mean(np.array(p_values) < 0.05) <= 0.1 and np.mean(p_values) > 0.3, np.sort(p_values)[:5]
 
