@@ -10,7 +10,19 @@ import torch
 
 from tests.reference import render_scenes
 from ti_render import render, render_adjoint
-from ti_sim.base.lanes import LANES, MIN_LANE_EXPONENT, atan2_lanes, exp_lanes, load_lanes, log_lanes, store_lanes
+from ti_render.shading.reflection import highlight
+from ti_sim.base.lanes import (
+    LANES,
+    MIN_LANE_EXPONENT,
+    LaneNumber,
+    LaneVector,
+    atan2_lanes,
+    constant_lanes,
+    exp_lanes,
+    load_lanes,
+    log_lanes,
+    store_lanes,
+)
 from ti_sim.base.runtime import ti, with_vector_code
 
 RENDER = sys.modules["ti_render.render"]
@@ -43,6 +55,56 @@ def test_functions_of_lanes_are_exact_to_rounding():
     np.testing.assert_allclose(logarithms, expected_logarithms, rtol=3e-7)
     np.testing.assert_allclose(exponentials, np.exp(np.minimum(x, 0).astype(np.float64)), rtol=5e-7)
     np.testing.assert_allclose(angles, np.arctan2(y.astype(np.float64), x.astype(np.float64)), rtol=0, atol=5e-7)
+
+
+@ti.kernel
+def highlight_derivatives(
+    vectors: ti.types.ndarray(), lanes_at_once: ti.template(), values: ti.types.ndarray(), adjoints: ti.types.ndarray(),
+    tangents: ti.types.ndarray(),
+):  # fmt: skip
+    """Highlights of LANES rows (normal, view, light, power), their adjoints and their tangents along (1, 2, 3) in the normal."""
+    for _ in range(1):
+        if ti.static(lanes_at_once):
+            columns = [ti.Vector([vectors[lane, k] for lane in range(LANES)]) for k in range(10)]
+            normal, view = LaneVector(columns[0], columns[1], columns[2]), LaneVector(columns[3], columns[4], columns[5])
+            at = highlight.linearize(normal, view, LaneVector(columns[6], columns[7], columns[8]), LaneNumber(columns[9]))
+            one = constant_lanes(1.0)
+            normal_bar, _view_bar, light_bar, power_bar = at.vjp(one)
+            tangent = at.jvp((LaneVector(one, one * 2.0, one * 3.0), LaneVector(one, one, one) * 0.0, (0.0, 0.0, 0.0), 0.0))
+            value = at.value
+            for lane in ti.static(range(LANES)):
+                values[lane], tangents[lane], adjoints[lane, 6] = value[lane], tangent[lane], power_bar[lane]
+                for k in ti.static(range(3)):
+                    adjoints[lane, k], adjoints[lane, 3 + k] = normal_bar[k][lane], light_bar[k][lane]
+        else:
+            for row in range(LANES):
+                normal = ti.math.vec3(vectors[row, 0], vectors[row, 1], vectors[row, 2])
+                view = ti.math.vec3(vectors[row, 3], vectors[row, 4], vectors[row, 5])
+                light = ti.math.vec3(vectors[row, 6], vectors[row, 7], vectors[row, 8])
+                at = highlight.linearize(normal, view, light, vectors[row, 9])
+                normal_bar, _view_bar, light_bar, power_bar = at.vjp(1.0)
+                values[row], adjoints[row, 6] = at.value, power_bar
+                tangents[row] = at.jvp((ti.math.vec3(1.0, 2.0, 3.0), ti.math.vec3(0.0), ti.math.vec3(0.0), 0.0))
+                for k in ti.static(range(3)):
+                    adjoints[row, k], adjoints[row, 3 + k] = normal_bar[k], light_bar[k]
+
+
+def test_differentiable_functions_are_the_same_in_lanes():
+    """Value, adjoints and tangent of a function with a product, a dot product, a power, a smooth step and selections."""
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(LANES, 10)) + np.array([0, 0, 2.5, 0, 0, 2.5, 0, 0, 2.5, 0])
+    vectors[:, :9] /= np.repeat(np.linalg.norm(vectors[:, :9].reshape(LANES, 3, 3), axis=2), 3, axis=1)
+    vectors[:, 9], vectors[0, 6:9] = rng.uniform(2.0, 20.0, LANES), -vectors[0, 6:9]  # one light is behind its surface
+    vectors = vectors.astype(np.float32)
+    results = []
+    for lanes_at_once in (True, False):
+        arrays = [np.zeros(shape, dtype=np.float32) for shape in (LANES, (LANES, 7), LANES)]
+        compiled = with_vector_code(highlight_derivatives) if lanes_at_once else highlight_derivatives
+        compiled(vectors, lanes_at_once, *arrays)
+        results.append(arrays)
+    assert results[1][0][0] == 0 and (results[1][0][1:] > 0).sum() >= 4 and np.abs(results[1][1]).max() > 0.1
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
 
 
 def pictures_and_adjoints(monkeypatch, inputs, settings, *, lanes):
