@@ -28,7 +28,10 @@ class PixelLanes:
 @ti.func
 def _lane_centres(faces: ti.template(), tile: ti.template(), pixel: ti.template(), is_distorted):
     """Screen positions of the centres of ``pixel`` and the next ones to the right."""
-    x = pixel.centre[0] + lane_numbers() * (2.0 / ti.min(tile.width, tile.height))
+    # Rounded as ``pixel_centre`` rounds, whichever pixel is the first: neighbouring faces must see a pixel at one position, or
+    # one on their common edge may lie in neither.
+    first = ti.cast(pixel.x, float) + 0.5 - 0.5 * tile.width
+    x = (lane_numbers() + first) * (2.0 / ti.min(tile.width, tile.height))
     y = constant_lanes(pixel.centre[1])
     if is_distorted:
         m, row, last = tile.image, pixel.y, tile.width - 1

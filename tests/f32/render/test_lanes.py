@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.reference import render_scenes
-from ti_render import render, render_adjoint
+from ti_render import look_at, pack_camera, render, render_adjoint
 from ti_render.shading.reflection import highlight
 from ti_sim.base.lanes import (
     LANES,
@@ -162,6 +162,50 @@ def check_lanes(monkeypatch, inputs, settings, image_tolerance, adjoint_toleranc
     for key, adjoint in adjoints.items():
         scale = np.abs(expected_adjoints[key]).max()
         np.testing.assert_allclose(adjoint, expected_adjoints[key], rtol=0, atol=adjoint_tolerance * scale, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["specular", "shadowed", "textured", "several_lights", "two_sided", "intersecting", "edge_on"])
+def test_adjoints_of_lanes_are_those_of_central_differences(name):
+    """Differences of fourth order of the pictures that lanes draw, along one random direction of each input."""
+    inputs, settings = render_scenes.scene(name)
+    settings = replace(settings, aggregation="softras")
+    inputs = render_scenes.convert(inputs, lambda array: array.astype(np.float32))
+    result = render(inputs, settings)
+    assert result.layer.in_lanes
+    weights = np.random.default_rng(1).normal(size=result.images.shape)
+    adjoints = render_scenes.reals(render_adjoint(result, weights.astype(np.float32)))
+    for key, value in render_scenes.reals(replace(inputs, ground=None)).items():  # lanes do not draw the ground
+        direction = np.random.default_rng(2).normal(size=value.shape)
+        direction *= np.maximum(np.abs(value), 0.1) if key == "camera" else np.abs(value) if key == "softness" else 1.0
+        step = 1e-2 if key == "softness" else 1e-3 / np.linalg.norm(direction)
+
+        def total(factor, key=key, value=value, direction=direction, step=step):
+            moved = (value + factor * step * direction).astype(np.float32)
+            return float((render(replace(inputs, **{key: moved}), settings).images.astype(np.float64) * weights).sum())
+
+        difference = (8 * (total(1) - total(-1)) - (total(2) - total(-2))) / (12 * step)
+        terms = adjoints[key].astype(np.float64) * direction
+        scale = max(abs(terms.sum()), 0.3 * np.linalg.norm(terms))
+        assert abs(difference - terms.sum()) < 0.02 * scale, (key, difference, terms.sum(), scale)
+
+
+@pytest.mark.parametrize(("side", "cells"), [(50, 10), (61, 20), (97, 12), (100, 30)])
+def test_no_pixel_on_a_common_edge_lies_in_neither_face(side, cells):
+    """A sheet whose lattice passes through pixel centres, seen from above: rounding differs from column to column."""
+    lattice = np.unique(np.arange(-2, cells + 3) * (side / cells) // 1 + 0.5 - 0.5 * side) / side
+    count = len(lattice)
+    x, y = (values.ravel() for values in np.meshgrid(lattice, lattice, indexing="ij"))
+    corner = (np.arange(count - 1)[:, None] * count + np.arange(count - 1)).ravel()[:, None]
+    faces = np.concatenate([corner + [0, count, count + 1], corner + [0, count + 1, 1]]).astype(np.int32)
+    camera = pack_camera((side, side, side / 2, side / 2), *look_at((0.0, 0.0, 1.0), (0.0, 0.0, 0.0), up=(0.0, 1.0, 0.0)))
+    settings = render_scenes.settings_of(side, side, sigma=1e-4, gamma=1e-3, shading="none")
+    mesh = np.stack([x, y, 0 * x], axis=1), faces, np.zeros(len(x), dtype=np.int32)
+    inputs = render_scenes.inputs_of(
+        np.random.default_rng(0), mesh, np.array([[[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]]), settings, cameras=camera[None]
+    )
+    result = render(render_scenes.convert(inputs, lambda array: array.astype(np.float32)), settings)
+    assert result.layer.in_lanes
+    np.testing.assert_allclose(result.images[0, ..., 3], 1.0, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["toss", "hand", "cloth"])

@@ -30,6 +30,7 @@ def unlit(seed=0, images=3, **options):
 def summed(inputs, settings):
     """The picture [M, H, W, 3] that the weights make of the colours."""
     found = fragment_weights(render(inputs, settings))
+    assert (np.diff(found.image) >= 0).all()
     picture = np.zeros((len(inputs.body_q), SIZE[0] * SIZE[1], 3))
     colors = np.einsum("nk,nkc->nc", found.weight, np.asarray(inputs.albedo)[found.image, found.face])
     np.add.at(picture, (found.image, found.pixel), colors)

@@ -7,7 +7,7 @@ from ti_sim.base.bundles import kernel
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import compiled_in_double, ti
 
-TASKS = 32  # each with matrices of its own, whose sum is the result
+TASKS = 32  # tasks of a sum: each adds to a separate part of the workspace
 MAX_COLUMNS = 128  # colours and coefficients of the light: of more, a sparse product takes less time
 
 

@@ -54,13 +54,13 @@ def _solve_block(
 
 
 @kernel
-def follow_plates(
+def solve_plates(
     iterations_per_block: int, film: ti.types.ndarray(), plate_share: ti.types.ndarray(), bodies: ti.types.ndarray(),
     row_of_pixel: ti.types.ndarray(), pixel_weight: ti.types.ndarray(), weight: ti.types.ndarray(), begins_with_plate: int,
     reweights: int, inverse_squared_scale: float, regularisation: float, grey: float, plate: ti.types.ndarray(),
     total: ti.types.ndarray(), residual: ti.types.ndarray(), plate_weight: ti.types.ndarray(), objective: ti.types.ndarray(),
 ):  # fmt: skip
-    """Fit the plate of every pixel, and write what follows from it.
+    """Solve the plate of every pixel; write the residual, the objective and the weights of the next step.
 
     Reads film [n, P, 3], plate_share [n, P], bodies [R, 3], row_of_pixel [n, P] int32 (-1 where there is no body) and
     pixel_weight [n, P]; all real arrays are f64. The plate [P, 3] is first solved with ``weight`` [n, P] where
@@ -136,7 +136,7 @@ def fit_plate(
     plate, residual = plate.copy(), np.empty_like(system.film)
     used = np.empty_like(system.weight) if weight is None else weight.copy()
     plate_weight, objective = np.empty(pixels), np.empty(pixels)
-    follow_plates(
+    solve_plates(
         iterations_per_task(-(-pixels // BLOCK)),
         system.film, system.plate_share, bodies, system.row_of_pixel, system.weight, used, int(weight is None), int(reweights),
         1.0 / robust_scale**2, regularisation, grey, plate, np.empty_like(plate), residual,
