@@ -98,15 +98,18 @@ def _specialization_key(args: Sequence[Any], argument_kinds: Sequence[int]) -> t
 
 def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     """``Kernel.launch_kernel``, with the arguments set by ``_set_arguments``, and copies of host arrays on a GPU."""
-    impl, cuda = kernel_impl.impl, kernel_impl._ti_core.Arch.cuda
+    impl, arch = kernel_impl.impl, kernel_impl._ti_core.Arch
 
     def launch_kernel(kernel: Any, compiled: Any, *args: Any, staged: bool = False) -> Any:
         program = impl.get_runtime().prog
         config = program.config()
-        on_cuda = config.arch == cuda
-        if on_cuda and not staged:
+        on_cuda = config.arch == arch.cuda
+        if config.arch in (arch.cuda, arch.vulkan) and not staged:
             return launch_staged(
-                args, lambda arguments: launch_kernel(kernel, compiled, *arguments, staged=True), program.synchronize
+                args,
+                lambda arguments: launch_kernel(kernel, compiled, *arguments, staged=True),
+                program.synchronize,
+                None if on_cuda else taichi_copy,
             )
         argument_kinds = _argument_kinds(kernel_impl, kernel)
         if len(args) != len(argument_kinds) or kernel.return_type is not None or kernel.has_print:
@@ -121,6 +124,14 @@ def _fast_launch(kernel_impl: ModuleType, original: Callable[..., Any]) -> Calla
         return None
 
     return launch_kernel
+
+
+def taichi_copy(array: np.ndarray) -> Any:
+    """A Taichi array with the values of a host array."""
+    lang = sys.modules["taichi.lang"]
+    copy = lang.impl.ndarray(lang.util.to_taichi_type(array.dtype), array.shape)
+    copy.from_numpy(array)
+    return copy
 
 
 def _set_arguments(context: Any, args: Sequence[Any], argument_kinds: Sequence[int], *, on_cuda: bool) -> bool:

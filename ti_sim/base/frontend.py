@@ -85,7 +85,7 @@ class LineReader:
             (self._impl, "subscript", self._subscript),
         ]
         config = self._impl.current_cfg()
-        if config.arch != self._core.Arch.cuda and config.cpu_max_num_threads == 1:
+        if config.arch in (self._core.Arch.x64, self._core.Arch.arm64) and config.cpu_max_num_threads == 1:
             patches += [(self._transformer, name, _serial(vars(self._transformer)[name])) for name in _LOOP_BUILDERS]
         originals = [(owner, name, vars(owner)[name]) for owner, name, _ in patches]
         for owner, name, value in patches:

@@ -8,6 +8,7 @@ import numpy as np
 from ti_sim.base.arrays import is_contiguous, kernel_view
 from ti_sim.base.bundles import flat
 from ti_sim.base.errors import UserError
+from ti_sim.base.fast_launch import taichi_copy
 from ti_sim.base.runtime import require, ti
 from ti_sim.base.staging import is_staged, launch_staged
 
@@ -102,7 +103,8 @@ class _DeviceLauncher(Launcher):
             self._program.launch_kernel(self._machine_code, context)
 
         if self._reused_calls is None:
-            launch_staged(self._views, launch, self._program.synchronize)
+            make_copy = taichi_copy if require().device == "vulkan" else None
+            launch_staged(self._views, launch, self._program.synchronize, make_copy)
         else:
             launch(self._views)
 

@@ -52,7 +52,7 @@ build_products_directly(matrix_ops, ti.lang.impl, ti.lang.matrix.make_matrix, ti
 compile_one_at_a_time(ti.lang.kernel_impl, LineReader(ti.lang))
 
 _PRECISIONS = ("f32", "f64")
-_DEVICES = ("auto", "cpu", "cuda")
+_DEVICES = ("auto", "cpu", "cuda", "vulkan")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Runtime:
     """Device and precision of the kernels.
 
     Attributes:
-        device: "cpu" or "cuda".
+        device: "cpu", "cuda" or "vulkan".
         precision: "f32" or "f64", the type of every real number in every kernel.
         adopted: True if the user initialised Taichi before.
     """
@@ -89,7 +89,8 @@ def start(*, device: str = "auto", precision: str = "f32", threads: Count | None
     """Start the runtime, or return the running one if its settings fit.
 
     Args:
-        device: "auto" (CUDA if a GPU is available, else the CPU), "cpu" or "cuda".
+        device: "auto" (CUDA if a GPU is available, else the CPU), "cpu", "cuda", or "vulkan". Vulkan is for tests of a
+            GPU's kernels, on Mesa's software driver where there is no GPU; f64 has no sine, exponential or logarithm there.
         precision: "f32" or "f64".
         threads: number of CPU threads; None uses every core.
 
@@ -144,8 +145,8 @@ def _adopt() -> Runtime:
         )
     if config.arch in (ti.x64, ti.arm64):
         device = "cpu"
-    elif config.arch == ti.cuda:
-        device = "cuda"
+    elif config.arch in (ti.cuda, ti.vulkan):
+        device = "cuda" if config.arch == ti.cuda else "vulkan"
     else:
         raise UserError(f"taichi was started on {config.arch}: start it on ti.cpu or ti.cuda, or let this library start it")
     return Runtime(device=device, precision=names[config.default_fp], adopted=True)
@@ -153,14 +154,17 @@ def _adopt() -> Runtime:
 
 def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
     global _runtime
-    on_cuda = device == "cuda" or (device == "auto" and _cuda_is_available())
-    if device == "cuda" and not _cuda_is_available():
-        raise UserError("device 'cuda' was asked for and no CUDA device answers: choose device 'cpu', or repair the driver")
+    if device == "auto":
+        device = "cuda" if _cuda_is_available() else "cpu"
+    elif device != "cpu" and not (_cuda_is_available() if device == "cuda" else ti.lang.misc.is_arch_supported(ti.vulkan)):
+        raise UserError(
+            f"device {device!r} was asked for and no {device.upper()} device answers: choose device 'cpu', or repair the driver"
+        )
     options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
     cache = writable_cache()
     with contextlib.redirect_stdout(io.StringIO()):  # taichi prints its architecture
         ti.init(
-            arch=ti.cuda if on_cuda else ti.cpu,
+            arch=getattr(ti, device),
             default_fp=ti.f64 if precision == "f64" else ti.f32,
             log_level=ti.ERROR,
             offline_cache=cache is not None,
@@ -174,7 +178,7 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
     # alive.
     atexit.unregister(ti.reset)
     atexit.register(ti.reset)
-    _runtime = Runtime(device="cuda" if on_cuda else "cpu", precision=precision, adopted=False)
+    _runtime = Runtime(device=device, precision=precision, adopted=False)
     return _runtime
 
 

@@ -4,8 +4,9 @@ Taichi copies each argument by itself. Two arguments that share memory, such as 
 values that a kernel writes to one of them are overwritten by the other when both are copied back. Here arguments that overlap are
 parts of one copy.
 
-Copies are torch tensors. Torch is imported at the first launch with host arrays; programs whose kernels run on the CPU need none
-of this.
+Copies on CUDA are torch tensors. Torch is imported at the first launch with host arrays; programs whose kernels run on the CPU
+need none of this. Copies on Vulkan are Taichi arrays (``TaichiStaging``): Taichi does not upload host arrays that a kernel only
+writes, and then overwrites all their numbers, also those that the kernel did not write.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
+import threading
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -45,24 +48,46 @@ def merge_overlapping(spans: Iterable[Span]) -> list[Span]:
     return result
 
 
-def launch_staged(arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], synchronize: Callable[[], None]) -> R:
+def launch_staged(
+    arguments: Sequence[Any], launch: Callable[[Sequence[Any]], R], synchronize: Callable[[], None],
+    make_copy: Callable[[np.ndarray], Any] | None = None,
+) -> R:  # fmt: skip
     """Launch a kernel on a device; the host arrays among its arguments are copied there, and back.
 
     Args:
         arguments: arguments of the kernel.
         launch: launches the kernel with arguments whose contiguous arrays are all on the device.
         synchronize: waits until it has run.
+        make_copy: makes the Taichi array of a host array, its values copied; None for tensors on ``DEVICE``.
 
     Returns:
         The result of ``launch``.
     """
-    if not any(is_staged(argument) for argument in arguments):
+    if _copying.active or not any(is_staged(argument) for argument in arguments):
         return launch(arguments)
-    staging = Staging(arguments, DEVICE)
+    staging = Staging(arguments, DEVICE) if make_copy is None else TaichiStaging(arguments, make_copy)
     result = launch(staging.arguments)
     synchronize()
     staging.download()
     return result
+
+
+class _Copying(threading.local):
+    """Whether this thread copies arrays by kernels of Taichi, whose host arrays Taichi uploads itself."""
+
+    active: bool = False
+
+    @contextmanager
+    def by_kernels(self) -> Iterator[None]:
+        """Context of such copies."""
+        self.active = True
+        try:
+            yield
+        finally:
+            self.active = False
+
+
+_copying = _Copying()
 
 
 def is_staged(argument: Any) -> bool:
@@ -137,6 +162,41 @@ class Staging:
         index = bisect_right(self._spans, span.start, key=lambda candidate: candidate.start) - 1
         offset = span.start - self._spans[index].start
         return self._copies[index][offset : offset + span.end - span.start]
+
+
+class TaichiStaging:
+    """As ``Staging``, with Taichi arrays as copies, one for each array; arrays that overlap must be the same.
+
+    Attributes:
+        arguments: the arguments, host arrays replaced by Taichi arrays.
+    """
+
+    def __init__(self, arguments: Sequence[Any], make_copy: Callable[[np.ndarray], Any]) -> None:
+        """Copy the host arrays to the device with ``make_copy`` (see ``launch_staged``).
+
+        Raises:
+            UserError: two arrays overlap and are not the same.
+        """
+        self._copies: dict[tuple[Span, tuple[int, ...]], tuple[np.ndarray, Any]] = {}
+        with _copying.by_kernels():
+            self.arguments = [self._copy(value, make_copy) if is_staged(value) else value for value in arguments]
+        spans = sorted({span for span, _ in self._copies})
+        if len(merge_overlapping(spans)) < len(self._copies):
+            raise UserError("two arrays of a kernel share memory and have other shapes: copy one of them")
+
+    def download(self) -> None:
+        """Copy the writeable host arrays back from the device."""
+        with _copying.by_kernels():
+            for host, copy in self._copies.values():
+                if host.flags.writeable:
+                    host[...] = copy.to_numpy()
+
+    def _copy(self, array: Any, make_copy: Callable[[np.ndarray], Any]) -> Any:
+        host = array if isinstance(array, np.ndarray) else array.detach().numpy()
+        key = _span(host), host.shape
+        if key not in self._copies:
+            self._copies[key] = host, make_copy(host)
+        return self._copies[key][1]
 
 
 def _span(array: Any) -> Span:

@@ -26,14 +26,14 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
     """Launches, ordinary and bound ones, take the way of a GPU; the arguments that each is given."""
     on_gpu, arch = require().device != "cpu", ti.lang.impl.get_runtime().prog.config().arch
     impl, seen, given = ti.lang.kernel_impl, staging.launch_staged, []
-    pretended = SimpleNamespace(**vars(impl) | {"_ti_core": SimpleNamespace(Arch=SimpleNamespace(cuda=arch))})
+    pretended = SimpleNamespace(**vars(impl) | {"_ti_core": SimpleNamespace(Arch=SimpleNamespace(cuda=arch, vulkan=None))})
 
-    def launch_and_note(arguments: Sequence[Any], launch: Callable[..., Any], finish: Callable[[], None]) -> Any:
+    def launch_and_note(arguments: Sequence[Any], launch: Callable[..., Any], *options: Any) -> Any:
         def note(values: Sequence[Any]) -> Any:
             given.append(values)
             return launch(values)
 
-        return seen(arguments, note, finish)
+        return seen(arguments, note, *options)
 
     monkeypatch.setattr(fast_launch, "launch_staged", launch_and_note)
     monkeypatch.setattr(launcher, "launch_staged", launch_and_note)

@@ -212,7 +212,7 @@ def test_starting_twice() -> None:
         ti_sim.start(precision="f64")
     with pytest.raises(ti_sim.UserError, match="precision 'f16' is unknown: choose one of f32, f64"):
         ti_sim.start(precision="f16")
-    with pytest.raises(ti_sim.UserError, match="device 'gpu' is unknown: choose one of auto, cpu, cuda"):
+    with pytest.raises(ti_sim.UserError, match="device 'gpu' is unknown: choose one of auto, cpu, cuda, vulkan"):
         ti_sim.start(device="gpu")
 
 

@@ -1,0 +1,23 @@
+"""A kernel in which threads of a team need each other's numbers in every step."""
+
+from ti_sim.base.bundles import kernel
+from ti_sim.base.runtime import ti
+from ti_sim.base.teams import Team, group_of, lane_of, takes_part, team_barrier, team_iterations
+
+
+@kernel
+def rotate(team: Team, steps: int, current: ti.types.ndarray(), following: ti.types.ndarray()):
+    """In each step every number of current [groups, N] becomes that of its right neighbour plus 1, by way of following."""
+    ti.loop_config(block_dim=team.block_dim)
+    for index in range(team_iterations(team)):
+        if takes_part(team, index):
+            group, lane, passed = group_of(team, index), lane_of(team, index), 0
+            count = current.shape[1]
+            for _ in range(steps):
+                for k in range((count - lane + team.size - 1) // team.size):
+                    i = lane + k * team.size
+                    following[group, i] = current[group, (i + 1) % count] + 1
+                passed = team_barrier(team, group, lane, passed)
+                for k in range((count - lane + team.size - 1) // team.size):
+                    current[group, lane + k * team.size] = following[group, lane + k * team.size]
+                passed = team_barrier(team, group, lane, passed)
