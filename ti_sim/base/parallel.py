@@ -1,4 +1,4 @@
-"""Distribution of few, heavy loop iterations over the threads of the CPU, and a barrier for them."""
+"""Distribution of few, heavy loop iterations over the threads of the CPU."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,7 +6,6 @@ from contextlib import contextmanager
 
 from ti_sim.base.runtime import require, ti
 
-_MAX_POLLS = 300_000_000  # polls of a thread at a barrier: about ten seconds
 _FIRST_STEPS, _MAX_TIMED_STEPS = 4, 4096  # steps in a timed launch
 _ROUND_SECONDS = 0.02  # the number of steps doubles while a launch takes less
 
@@ -56,27 +55,6 @@ def thread_count() -> int:
     """Number of CPU threads that run kernels."""
     require()
     return int(ti.lang.impl.current_cfg().cpu_max_num_threads)
-
-
-@ti.func
-def barrier_wait(barrier: ti.template(), b, threads, passed, zero):
-    """Wait inside a kernel until all threads of a group reach this barrier.
-
-    Args:
-        barrier: [B, 2] int32, row b for the group of world b: number of arrivals of its threads since the row was zero, and 1 if
-            a thread timed out (the results are then invalid).
-        b: row.
-        threads: number of threads in the group; all must run at the same time.
-        passed: number of barriers that the group has passed since the row was zero.
-        zero: 0, as a run-time value: adding it atomically reads what other threads have written.
-    """
-    if threads > 1:
-        ti.atomic_add(barrier[b, 0], 1)
-        polls = 0
-        while ti.atomic_add(barrier[b, 0], zero) < threads * (passed + 1) and polls < _MAX_POLLS:
-            polls += 1
-        if polls >= _MAX_POLLS:
-            barrier[b, 1] = 1
 
 
 class ThreadTuner:

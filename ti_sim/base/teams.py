@@ -106,6 +106,14 @@ def _arrivals(like: Array, groups: int) -> Array:
     return int_zeros_in_same_library(like, (groups, 2))
 
 
+def reset_arrivals(team: Team) -> None:
+    """Set the counters of arrivals to zero, as a launch needs them."""
+    if hasattr(team.arrivals, "zero_"):
+        team.arrivals.zero_()
+    else:
+        team.arrivals.fill(0)
+
+
 def raise_if_timed_out(team: Team) -> None:
     """Raise a RuntimeError if a thread of a launch timed out at a barrier; waits for the launch."""
     if team.kind in ("threads", "grid") and (to_numpy(team.arrivals)[:, 0] >= _TIMED_OUT).any():
@@ -148,6 +156,12 @@ def group_of(team: ti.template(), index):
 def lane_of(team: ti.template(), index):
     """Number of an iteration's thread in its group, 0 to ``size - 1``."""
     return index // team.portion % team.size
+
+
+@ti.func
+def share_of_lane(team: ti.template(), lane, count):
+    """How many of the numbers lane, lane + size, lane + 2 size, ... are below ``count``."""
+    return (count - lane + team.size - 1) // team.size
 
 
 @ti.func

@@ -1,19 +1,30 @@
-"""Element-parallel plan: in each step threads share the elements, then the particles.
+"""Element-parallel plan: in each step the threads of a team share the elements, then the particles; a launch takes many steps.
 
 No two threads write to the same memory. With ``copies`` (on a CPU, with few threads) the elements are divided into that many
-chunks, each of which adds to a separate copy of the particles, and a launch takes many steps. Without copies (on a GPU, with many
-threads) each element has one thread, which writes the contribution to each corner to a separate slot. Each particle then sums its
-copies or slots, always in the same order: results are repeatable, and equal those of the world-parallel plan up to the order of
-sums.
+chunks, each of which adds to a separate copy of the particles. Without copies (on a GPU, with many threads) a thread writes the
+contribution of an element to each corner to a separate slot. Each particle then sums its copies or slots, always in the same
+order: results are repeatable, and equal those of the world-parallel plan up to the order of sums.
 """
 
 import numpy as np
 
 from ti_sim.base.arrays import Array, ints_in_same_library
 from ti_sim.base.bundles import Integer, Static, bundle, kernel, with_fields
-from ti_sim.base.parallel import PORTION, barrier_wait, thread_count
+from ti_sim.base.parallel import thread_count
 from ti_sim.base.rows import add_vec3, load_vec3
 from ti_sim.base.runtime import require, ti
+from ti_sim.base.teams import (
+    Team,
+    block_team,
+    cpu_team,
+    grid_team,
+    group_of,
+    lane_of,
+    multiprocessor_count,
+    share_of_lane,
+    takes_part,
+    team_barrier,
+)
 from ti_sim.base.vecmath import vec3
 from ti_sim.deformable.corners import PARTICLE, thread_copy
 from ti_sim.deformable.elements import actuation_row, element_force, element_force_adjoint
@@ -33,9 +44,13 @@ from ti_sim.deformable.particle_step import (
     move_particle_adjoint,
     store_frame,
 )
-from ti_sim.deformable.self_contact_lists import SelfContactArrays, build_hash, invalidate_list, is_stale, mark_if_stale
+from ti_sim.deformable.self_contact import chunk_contacts, chunk_contacts_adjoint
+from ti_sim.deformable.self_contact_layout import TABLE
+from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stale
+from ti_sim.deformable.self_contact_teams import build_shared_hash, build_world_hash
 
 _MAX_COPIES = 16
+_MAX_BLOCK_DIM, _GRID_BLOCK_DIM = 256, 128  # threads of a block: where it has a world of its own, and in a grid
 
 
 @bundle
@@ -87,6 +102,23 @@ def copy_count() -> int:
 def threads_per_world(worlds: int) -> int:
     """Number of CPU threads that share one of ``worlds`` worlds, so that all worlds together use the available threads."""
     return max(min(copy_count(), thread_count() // worlds), 1)
+
+
+def element_team(like: Array, model: DeformableModel, slots: Slots, worlds: int) -> Team:
+    """The team of the plan: CPU threads, or on a GPU a block for each of many or small worlds, or the grid for few large ones.
+
+    Args:
+        like: array of the container and device of the kernel's others.
+        model: the model.
+        slots: its ``Slots``.
+        worlds: number of worlds.
+    """
+    if require().device == "cpu":
+        return cpu_team(worlds, threads_per_world(worlds))
+    tasks = max(slots.elements, model.particle_count)
+    if require().device == "cuda" and tasks > _MAX_BLOCK_DIM and 2 * worlds < multiprocessor_count():
+        return grid_team(like, _GRID_BLOCK_DIM)
+    return block_team(like, worlds, min(-(-tasks // 32) * 32, _MAX_BLOCK_DIM))
 
 
 @ti.func
@@ -162,91 +194,91 @@ def move_and_store(
 
 
 @ti.func
-def chunks_of_thread(thread, num_threads, num_chunks):
-    """Number of the chunks thread, thread + num_threads, ... below ``num_chunks``."""
-    return (num_chunks - thread + num_threads - 1) // num_threads
+def rebuild_hash(
+    slots: ti.template(), team: ti.template(), contacts: ti.template(), states: ti.template(), group, lane, row, step, dt, passed
+):
+    """Build new hashes of self-contact in the worlds of a group for which ``step`` needs one.
+
+    Returns:
+        Number of barriers passed in the launch, of which ``passed`` before.
+    """
+    if ti.static(slots.copies > 0):
+        passed = build_world_hash(team, contacts, states, group, lane, row, step, dt, slots.copies, passed)
+    else:
+        passed = build_shared_hash(team, contacts, states, group, lane, row, step, dt, passed)
+    return passed
 
 
 @ti.func
-def rebuild_hash_collective(
-    contacts: ti.template(), states: ti.template(), b, row, step, dt, thread, num_threads, copies: ti.template(),
-    barrier: ti.template(), passed_barriers, runtime_zero,
+def add_shared_forces(
+    slots: ti.template(), team: ti.template(), arrays: ti.template(), contacts: ti.template(), states: ti.template(),
+    forces: ti.template(), group, lane, row, step, settings: ti.template(),
 ):  # fmt: skip
-    """Build a new hash on the first thread of a world where ``step`` needs one; the other threads wait at a barrier.
-
-    Returns:
-        Number of barriers passed, 0 or 1.
-    """
-    passed = 0
-    if is_stale(contacts, b, step, runtime_zero):
-        if thread == 0:
-            build_hash(contacts, states, b, row, step, dt)
-        barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-        passed = 1
-        for k in range(chunks_of_thread(thread, num_threads, copies)):
-            invalidate_list(contacts, b, thread + k * num_threads)
-    return passed
+    """Add the forces of a thread's elements, and of its triangles in self-contact."""
+    if ti.static(slots.copies > 0):
+        for k in range(share_of_lane(team, lane, slots.copies)):
+            chunk = lane + k * team.size
+            chunk_copy = thread_copy(chunk * states.shape[2])
+            thread_arrays, thread_contacts = with_fields(arrays, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
+            add_forces(thread_arrays, thread_contacts, states, forces, group, row, step, settings, chunk, slots.copies)
+    else:
+        worlds, control = states.shape[0] // team.groups, actuation_row(arrays, step, settings.substeps)
+        arrays_with_slots, contacts_with_slots = with_fields(arrays, gather=True), with_fields(contacts, gather=True)
+        for k in range(share_of_lane(team, lane, worlds * slots.elements)):
+            i = lane + k * team.size
+            b = group * worlds + i // slots.elements
+            indexed_element_force(arrays_with_slots, states, forces, b, row, control, i % slots.elements)
+        if ti.static(arrays.features.with_self_contact):
+            triangles = contacts.table[TABLE.triangle_count]
+            for k in range(share_of_lane(team, lane, worlds * triangles)):
+                i = lane + k * team.size
+                b = group * worlds + i // triangles
+                chunk_contacts(contacts_with_slots, states, forces, b, row, i % triangles, triangles, settings.dt)
 
 
 @kernel
 def step_all(
-    step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, in_place: int, forces: ti.types.ndarray(), output: ElementOutput,
-    arrays: DeformableArrays, contacts: SelfContactArrays, settings: StepSettings,
+    step: int, num_steps: int, team_size: int, team: Team, slots: Slots, states: ti.types.ndarray(), first_step: int,
+    in_place: int, forces: ti.types.ndarray(), output: ElementOutput, arrays: DeformableArrays, contacts: SelfContactArrays,
+    settings: StepSettings,
 ):  # fmt: skip
-    """Advance every world from row ``step - first_step`` of states [B, rows, P, 6] or, ``in_place``, row 0.
+    """Advance every world by ``num_steps`` steps from row ``step - first_step`` of states [B, rows, P, 6]; ``in_place``: row 0.
 
-    With copies by ``num_steps`` steps, each world by ``num_threads`` threads that pass two barriers in every step, and a third
-    for a new hash of self-contact (see ``barrier_wait``, also for ``barrier`` [B, 2] and ``runtime_zero``); without by one step,
-    where ``forces`` holds those of self-contact (see ``self_contact_gpu``).
+    ``team_size`` threads of each group pass two barriers in every step, and more for a new hash of self-contact.
 
     Writes states and ``output`` as ``world_plan.advance``. forces [B, copies P or slots, 3] holds zeros. Hand-written adjoint:
     ``step_all_adjoint``.
     """
-    if ti.static(slots.copies > 0):
-        for index in range(states.shape[0] * num_threads * PORTION):
-            if index % PORTION == 0:
-                b, thread = index // PORTION // num_threads, index // PORTION % num_threads
-                passed_barriers = 0
-                for s in range(num_steps):
-                    current_step = step + s
-                    row, next_row = current_step - first_step, current_step - first_step + 1
-                    if in_place == 1:
-                        row, next_row = 0, 0
-                    if ti.static(arrays.features.with_self_contact):
-                        passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
-                            passed_barriers, runtime_zero,
-                        )  # fmt: skip
-                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
-                        chunk = thread + k * num_threads
-                        chunk_copy = thread_copy(chunk * states.shape[2])
-                        thread_arrays = with_fields(arrays, gather=chunk_copy)
-                        thread_contacts = with_fields(contacts, gather=chunk_copy)
-                        add_forces(
-                            thread_arrays, thread_contacts, states, forces, b, row, current_step, settings, chunk, slots.copies
-                        )
-                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
-                        chunk = thread + k * num_threads
-                        for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
+    ti.loop_config(block_dim=team.block_dim)
+    for index in range(team.groups * team_size * team.portion):
+        threads = with_fields(team, size=team_size)
+        if takes_part(threads, index):
+            group, lane, passed = group_of(threads, index), lane_of(threads, index), 0
+            for s in range(num_steps):
+                current_step = step + s
+                row, next_row = current_step - first_step, current_step - first_step + 1
+                if in_place == 1:
+                    row, next_row = 0, 0
+                if ti.static(arrays.features.with_self_contact):
+                    passed = rebuild_hash(slots, threads, contacts, states, group, lane, row, current_step, settings.dt, passed)
+                add_shared_forces(slots, threads, arrays, contacts, states, forces, group, lane, row, current_step, settings)
+                passed = team_barrier(threads, group, lane, passed)
+                if ti.static(slots.copies > 0):
+                    for k in range(share_of_lane(threads, lane, slots.copies)):
+                        chunk, count = lane + k * team_size, states.shape[2]
+                        for p in range(count * chunk // slots.copies, count * (chunk + 1) // slots.copies):
                             move_and_store(
-                                slots, arrays, contacts, states, forces, output, b, row, next_row, current_step, p, settings
+                                slots, arrays, contacts, states, forces, output, group, row, next_row, current_step, p, settings
                             )
-                    barrier_wait(barrier, b, num_threads, passed_barriers + 1, runtime_zero)
-                    passed_barriers += 2
-    else:
-        for b, i in ti.ndrange(states.shape[0], slots.elements):
-            row = step - first_step
-            if in_place == 1:
-                row = 0
-            arrays_with_slots = with_fields(arrays, gather=True)
-            indexed_element_force(arrays_with_slots, states, forces, b, row, actuation_row(arrays, step, settings.substeps), i)
-        for b, p in ti.ndrange(states.shape[0], states.shape[2]):
-            row, next_row = step - first_step, step - first_step + 1
-            if in_place == 1:
-                row, next_row = 0, 0
-            move_and_store(slots, arrays, contacts, states, forces, output, b, row, next_row, step, p, settings)
+                else:
+                    worlds = states.shape[0] // team.groups
+                    for k in range(share_of_lane(threads, lane, worlds * states.shape[2])):
+                        i = lane + k * team_size
+                        b, p = group * worlds + i // states.shape[2], i % states.shape[2]
+                        move_and_store(
+                            slots, arrays, contacts, states, forces, output, b, row, next_row, current_step, p, settings
+                        )
+                passed = team_barrier(threads, group, lane, passed)
 
 
 @ti.kernel
@@ -278,11 +310,44 @@ def particle_adjoint_step(
         mark_if_stale(contacts, states, b, row, p, step, settings.dt)
 
 
+@ti.func
+def add_shared_adjoints(
+    slots: ti.template(), team: ti.template(), arrays: ti.template(), bars: ti.template(), contacts: ti.template(),
+    states: ti.template(), dual: ti.template(), element_bars: ti.template(), group, lane, row, step, settings: ti.template(),
+):  # fmt: skip
+    """Adjoint of ``add_shared_forces`` with dual [B, P, 3]: adds to element_bars [B, rows, 6] and to ``bars``."""
+    if ti.static(slots.copies > 0):
+        for k in range(share_of_lane(team, lane, slots.copies)):
+            chunk = lane + k * team.size
+            chunk_copy = thread_copy(chunk * states.shape[2])
+            thread_arrays, thread_contacts = with_fields(arrays, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
+            add_forces_adjoint(
+                thread_arrays, bars, thread_contacts, states, dual, element_bars, group, row, step, settings, chunk, slots.copies
+            )
+    else:
+        worlds, control = states.shape[0] // team.groups, actuation_row(arrays, step, settings.substeps)
+        arrays_with_slots, contacts_with_slots = with_fields(arrays, gather=True), with_fields(contacts, gather=True)
+        for k in range(share_of_lane(team, lane, worlds * slots.elements)):
+            i = lane + k * team.size
+            b = group * worlds + i // slots.elements
+            indexed_element_adjoint(
+                arrays_with_slots, bars, states, dual, element_bars, b, row, control, i % slots.elements
+            )
+        if ti.static(arrays.features.with_self_contact):
+            triangles = contacts.table[TABLE.triangle_count]
+            for k in range(share_of_lane(team, lane, worlds * triangles)):
+                i = lane + k * team.size
+                chunk_contacts_adjoint(
+                    contacts_with_slots, bars.self_contact, states, dual, element_bars, group * worlds + i // triangles, row,
+                    i % triangles, triangles, settings.dt,
+                )  # fmt: skip
+
+
 @kernel
 def step_all_adjoint(
-    step: int, num_steps: int, num_threads: int, runtime_zero: int, barrier: ti.types.ndarray(), slots: Slots,
-    states: ti.types.ndarray(), first_step: int, element_bars: ti.types.ndarray(), adjoints: ParticleAdjoints,
-    arrays: DeformableArrays, bars: DeformableInputs, contacts: SelfContactArrays, settings: StepSettings,
+    step: int, num_steps: int, team_size: int, team: Team, slots: Slots, states: ti.types.ndarray(), first_step: int,
+    element_bars: ti.types.ndarray(), adjoints: ParticleAdjoints, arrays: DeformableArrays, bars: DeformableInputs,
+    contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip
     """Adjoint of ``step_all``, from ``step`` downwards: over particles, then over elements.
 
@@ -292,48 +357,37 @@ def step_all_adjoint(
     copies P or slots, 6] holds the contributions of the elements; adds the adjoints of the frame at the end of the step. Adds to
     the inputs' adjoints (gravity [B, P, 3] by particle, wind [B, T, 3] by triangle).
     """
-    if ti.static(slots.copies > 0):
-        for index in range(states.shape[0] * num_threads * PORTION):
-            if index % PORTION == 0:
-                b, thread = index // PORTION // num_threads, index // PORTION % num_threads
-                passed_barriers = 0
-                for s in range(num_steps):
-                    current_step, row = step - s, step - s - first_step
-                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
-                        chunk = thread + k * num_threads
-                        for p in range(states.shape[2] * chunk // slots.copies, states.shape[2] * (chunk + 1) // slots.copies):
+    ti.loop_config(block_dim=team.block_dim)
+    for index in range(team.groups * team_size * team.portion):
+        threads = with_fields(team, size=team_size)
+        if takes_part(threads, index):
+            group, lane, passed = group_of(threads, index), lane_of(threads, index), 0
+            for s in range(num_steps):
+                current_step, row = step - s, step - s - first_step
+                if ti.static(slots.copies > 0):
+                    for k in range(share_of_lane(threads, lane, slots.copies)):
+                        chunk, count = lane + k * team_size, states.shape[2]
+                        for p in range(count * chunk // slots.copies, count * (chunk + 1) // slots.copies):
                             particle_adjoint_step(
-                                slots, arrays, bars, contacts, states, element_bars, adjoints, b, row, current_step, p, settings
-                            )
-                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-                    passed_barriers += 1
-                    if ti.static(arrays.features.with_self_contact):
-                        passed_barriers += rebuild_hash_collective(
-                            contacts, states, b, row, current_step, settings.dt, thread, num_threads, slots.copies, barrier,
-                            passed_barriers, runtime_zero,
+                                slots, arrays, bars, contacts, states, element_bars, adjoints, group, row, current_step, p,
+                                settings,
+                            )  # fmt: skip
+                else:
+                    worlds = states.shape[0] // team.groups
+                    for k in range(share_of_lane(threads, lane, worlds * states.shape[2])):
+                        i = lane + k * team_size
+                        particle_adjoint_step(
+                            slots, arrays, bars, contacts, states, element_bars, adjoints, group * worlds + i // states.shape[2],
+                            row, current_step, i % states.shape[2], settings,
                         )  # fmt: skip
-                    for k in range(chunks_of_thread(thread, num_threads, slots.copies)):
-                        chunk = thread + k * num_threads
-                        chunk_copy = thread_copy(chunk * states.shape[2])
-                        thread_arrays = with_fields(arrays, gather=chunk_copy)
-                        thread_contacts = with_fields(contacts, gather=chunk_copy)
-                        add_forces_adjoint(
-                            thread_arrays, bars, thread_contacts, states, adjoints.dual, element_bars, b, row, current_step,
-                            settings, chunk, slots.copies,
-                        )  # fmt: skip
-                    barrier_wait(barrier, b, num_threads, passed_barriers, runtime_zero)
-                    passed_barriers += 1
-    else:
-        for b, p in ti.ndrange(states.shape[0], states.shape[2]):
-            particle_adjoint_step(
-                slots, arrays, bars, contacts, states, element_bars, adjoints, b, step - first_step, step, p, settings
-            )
-        for b, i in ti.ndrange(states.shape[0], slots.elements):
-            arrays_with_slots = with_fields(arrays, gather=True)
-            control = actuation_row(arrays, step, settings.substeps)
-            indexed_element_adjoint(
-                arrays_with_slots, bars, states, adjoints.dual, element_bars, b, step - first_step, control, i
-            )
+                passed = team_barrier(threads, group, lane, passed)
+                if ti.static(arrays.features.with_self_contact):
+                    passed = rebuild_hash(slots, threads, contacts, states, group, lane, row, current_step, settings.dt, passed)
+                add_shared_adjoints(
+                    slots, threads, arrays, bars, contacts, states, adjoints.dual, element_bars, group, lane, row, current_step,
+                    settings,
+                )  # fmt: skip
+                passed = team_barrier(threads, group, lane, passed)
 
 
 @kernel

@@ -14,21 +14,18 @@ from ti_sim.base.arrays import (
     empty_in_same_library,
     int_zeros_in_same_library,
     ints_in_same_library,
-    kernel_view,
     reals_in_same_library,
     to_numpy,
     zeros_in_same_library,
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
-from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
-from ti_sim.deformable import element_plan, self_contact_gpu, world_plan
-from ti_sim.deformable import self_contact_layout as layout
+from ti_sim.deformable import element_plan, world_plan
 from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
-from ti_sim.deformable.element_plan import Slots, slots_of
+from ti_sim.deformable.element_plan import Slots, element_team, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.implicit.ground_forces import ground_forces, ground_forces_adjoint
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
@@ -36,7 +33,6 @@ from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
 from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
 from ti_sim.deformable.particle_step import Output
 from ti_sim.deformable.rollout import DeformableRollout
-from ti_sim.deformable.self_contact_lists import SelfContactArrays
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import copy_row, initialise_frames, initialise_state, initialise_state_adjoint
 from ti_sim.deformable.step_launcher import StepLauncher
@@ -141,7 +137,7 @@ class DeformableSolver(Solver):
             states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
         bar, dual = zeros_in_same_library(like, (b, p, PARTICLE.size)), empty_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model, inputs)
-        slots = slots_of(self.model, like) if self._uses_element_plan(like) else None
+        slots = slots_of(self.model, like) if self.plan(b) == "element" else None
         thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) for _ in range(2))
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
         arrays, adjoint_arrays = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
@@ -158,9 +154,8 @@ class DeformableSolver(Solver):
                 contacts = self_contact_memory(self.model, inputs, step=start + step_count - 1, num_chunks=num_chunks)
                 if slots:
                     step_launcher = StepLauncher(
-                        element_plan.step_all_adjoint, slots, states, first, element_bars, *shared_arguments, contacts,
-                        *self._step_arguments(), worlds=b, like=like,
-                        after=self._contact_launchers_adjoint(slots, states, first, dual, element_bars, contacts, sums),
+                        element_plan.step_all_adjoint, element_team(like, self.model, slots, b), slots, states, first,
+                        element_bars, *shared_arguments, contacts, *self._step_arguments(),
                     )  # fmt: skip
                     step_launcher.run(start + step_count - 1, step_count, thread_tuner, direction=-1)
                 else:
@@ -294,15 +289,14 @@ class DeformableSolver(Solver):
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         output = Output(rollout.particle_q, rollout.particle_qd, checkpoints, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
-        if self._uses_element_plan(like):
+        if self.plan(b) == "element":
             slots = slots_of(self.model, like)
             contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
             forces = zeros_in_same_library(like, (b, slots.rows, 3))
             fault = int_zeros_in_same_library(like, (b, p))
             step_launcher = StepLauncher(
-                element_plan.step_all, slots, states, first, int(in_place), forces, output, fault, arrays, contacts,
-                *self._step_arguments(), worlds=b, like=like,
-                before=self._contact_launchers(slots, states, first, in_place, forces, contacts),
+                element_plan.step_all, element_team(like, self.model, slots, b), slots, states, first, int(in_place), forces,
+                output, fault, arrays, contacts, *self._step_arguments(),
             )  # fmt: skip
             step_launcher.run(first, steps, thread_tuner or ThreadTuner(element_plan.threads_per_world(b)), direction=1)
             element_plan.first_fault(*views(fault, *diverged))
@@ -321,51 +315,11 @@ class DeformableSolver(Solver):
         """Number of chunks of the self-contact triangles: that of the elements, or on a GPU one per triangle."""
         return 1 if slots is None else slots.copies or max(len(self.model.contact_triangles), 1)
 
-    def _hash_launcher(self, states: Array, first: int, in_place: bool, contacts: SelfContactArrays) -> Launcher:
-        """Launcher that rebuilds the hash of self-contact on a GPU if a step needs it."""
-        table = self.model.tables["self_contact"]
-        columns = (layout.TABLE.vertex_count, layout.TABLE.bucket_count, layout.TABLE.triangle_count)
-        counts = (int(table[column]) for column in columns)
-        return Launcher(self_contact_gpu.sort_vertices, states, first, int(in_place), *counts, float(self.settings.dt), contacts)
-
-    def _contact_launchers(
-        self, slots: Slots, states: Array, first: int, in_place: bool, forces: Array, contacts: SelfContactArrays
-    ) -> tuple[Launcher, ...]:
-        """Launchers before and after a step of the element plan, for self-contact on a GPU."""
-        if slots.copies or not self.model.with_self_contact:
-            return ()
-        force_launcher = Launcher(
-            self_contact_gpu.add_contacts, states, first, int(in_place), forces, self._contact_chunks(slots),
-            float(self.settings.dt), contacts,
-        )  # fmt: skip
-        return self._hash_launcher(states, first, in_place, contacts), force_launcher
-
-    def _contact_launchers_adjoint(
-        self, slots: Slots, states: Array, first: int, dual: Array, element_bars: Array, contacts: SelfContactArrays,
-        sums: AdjointSums,
-    ) -> tuple[Launcher, ...]:  # fmt: skip
-        """``_contact_launchers`` for the adjoint."""
-        if slots.copies or not self.model.with_self_contact:
-            return ()
-        adjoint_launcher = Launcher(
-            self_contact_gpu.add_contacts_adjoint, states, first, dual, element_bars, self._contact_chunks(slots),
-            float(self.settings.dt), contacts, sums.partial_sums().self_contact,
-        )  # fmt: skip
-        return self._hash_launcher(states, first, False, contacts), adjoint_launcher
-
     def plan(self, world_count: int) -> str:
-        """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds.
-
-        On CUDA this assumes arrays on the device; host arrays would be copied at every step of the element plan.
-        """
+        """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds."""
         if self.settings.plan != "auto":
             return self.settings.plan
         if require().device != "cpu":
             return "element" if world_count < _MANY_CUDA_WORLDS else "world"
         work = sum(_ELEMENT_COST[family] * len(self.model.tables[TABLES[family]]) for family in self.model.families)
         return "element" if world_count < thread_count() and work > _MIN_ELEMENT_PLAN_WORK else "world"
-
-    def _uses_element_plan(self, like: Array) -> bool:
-        """Whether the element plan is used for worlds with the masses ``like``."""
-        needs_transfer = require().device != "cpu" and isinstance(kernel_view(like), np.ndarray)
-        return self.plan(like.shape[0]) == "element" and not (needs_transfer and self.settings.plan == "auto")

@@ -12,6 +12,7 @@ from ti_sim.base import parallel
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import ThreadTuner, thread_count
 from ti_sim.base.runtime import require, ti
+from ti_sim.base.teams import cpu_team
 from ti_sim.deformable import element_plan
 from ti_sim.deformable import solver as solver_module
 from ti_sim.deformable.bending import bending_edges
@@ -98,6 +99,27 @@ def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) 
         found = run(model, inputs, "element", adjoint)
         for name, array in wanted.items():
             np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12 * np.abs(array).max(), err_msg=name)
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("groups", [1, 2])
+def test_slots_by_groups_of_worlds_give_the_same(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a GPU runs it, in blocks (a group for each world) and in a grid (one group for all worlds)."""
+    if on_cpu():
+        monkeypatch.setattr(element_plan, "copy_count", lambda: 0)
+        size = max(thread_count() // groups, 1)
+        monkeypatch.setattr(solver_module, "element_team", lambda *_: cpu_team(groups, size))
+        monkeypatch.setattr(element_plan, "threads_per_world", lambda _: size)
+    model, inputs = solid_body(box_tets((0.4, 0.3, 0.3), (3, 2, 2)), frames=FRAMES, worlds=2)
+    draw = np.random.default_rng(0)
+    inputs.particle_q0[...] += draw.uniform(-0.01, 0.01, inputs.particle_q0.shape)
+    inputs.particle_qd0[...] += draw.normal(size=inputs.particle_qd0.shape)
+    wanted = run(model, inputs, "world", StoreAll())
+    assert np.any(wanted["solid_material"]) and np.any(wanted["particle_mass"])
+    for adjoint in (StoreAll(), Checkpoint(4)):
+        found = run(model, inputs, "element", adjoint)
+        for name, array in wanted.items():
+            np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-12 * np.abs(array).max(initial=0), err_msg=name)
 
 
 @pytest.mark.threads

@@ -12,7 +12,9 @@ from tests.reference.self_contact import piercings
 from ti_sim import Checkpoint, StoreAll, UserError, stable_step
 from ti_sim.base.parallel import thread_count
 from ti_sim.base.runtime import require
+from ti_sim.base.teams import cpu_team
 from ti_sim.deformable import element_plan, self_contact_tables
+from ti_sim.deformable import solver as solver_module
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
@@ -71,6 +73,9 @@ def test_plans_and_checkpoints_give_the_same(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(element_plan, "copy_count", lambda copies=copies: copies)
         for adjoint in (StoreAll(), Checkpoint(4)):
             assert_same(run(model, inputs, "element", adjoint), wanted, 1e-12)
+    if on_cpu():  # one group for all worlds, as the grid of a GPU
+        monkeypatch.setattr(solver_module, "element_team", lambda *_: cpu_team(1, 1))
+        assert_same(run(model, inputs, "element", StoreAll()), wanted, 1e-12)
     assert_same(run(model, inputs, "world", Checkpoint(4)), wanted, 1e-12)
 
 
