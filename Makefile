@@ -49,7 +49,7 @@ test: $(TEST_STAMP)
 	exit $$status
 
 bench: $(TEST_STAMP)
-	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke implicit --out docs/benchmarks
+	$(BIN)/python -m benchmarks rigid articulated fem cloth self-contact control raster risp_data risp_train risp_invert matched motions smoke implicit gpu --out docs/benchmarks
 
 # The tables of estimates in README.md and docs/, each by its own commands.
 pages: $(STAMP)

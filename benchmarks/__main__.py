@@ -14,7 +14,7 @@ from ti_sim.base.runtime import start
 
 NAMES = (
     "rigid", "articulated", "fem", "cloth", "self-contact", "control", "raster", "risp_data", "risp_train",
-    "risp_invert", "matched", "motions", "smoke", "implicit",
+    "risp_invert", "matched", "motions", "smoke", "implicit", "gpu",
 )  # fmt: skip
 
 PREFACE = """# {title}

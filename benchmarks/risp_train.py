@@ -52,7 +52,7 @@ def _steps_table(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats
     )
     for width in widths:
         network = RispNetwork(NetworkSettings(outputs=outputs, size=SIZE, width=width))
-        best_seconds = best_times({name: _adam_step(network, batch, loss) for name, loss in LOSSES.items()}, repeats=repeats)
+        best_seconds = best_times({name: adam_step(network, batch, loss) for name, loss in LOSSES.items()}, repeats=repeats)
         plain, error, jacobian = (best_seconds[name] for name in LOSSES)
         table.add(
             width, format_number(1e3 * plain), format_number(1e3 * error), format_ratio(error / plain),
@@ -63,7 +63,7 @@ def _steps_table(batch: Batch, outputs: int, *, widths: tuple[int, ...], repeats
     return table
 
 
-def _adam_step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
+def adam_step(network: RispNetwork, batch: Batch, loss: Loss) -> Callable[[], None]:
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
 
     def step() -> None:
@@ -78,7 +78,7 @@ def _plain_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return state_error(network(batch.images.permute(0, 3, 1, 2)), batch.outputs).mean()
 
 
-def _error_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
+def error_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return sum(error_and_gradient_norm(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
@@ -86,7 +86,7 @@ def _jacobian_loss(network: RispNetwork, batch: Batch) -> torch.Tensor:
     return sum(error_and_jacobian_norm(network, batch.images.permute(0, 3, 1, 2), batch.outputs, batch.jacobian)).mean()
 
 
-LOSSES: dict[str, Loss] = {"plain": _plain_loss, "error": _error_loss, "jacobian": _jacobian_loss}
+LOSSES: dict[str, Loss] = {"plain": _plain_loss, "error": error_loss, "jacobian": _jacobian_loss}
 
 
 def _epoch_table(source: ShardSource, outputs: int) -> Table:
@@ -100,7 +100,7 @@ def _epoch_table(source: ShardSource, outputs: int) -> Table:
     for epoch in range(3):
         start_time, waited_before = time.perf_counter(), feed.waiting_time
         for batch in feed.epoch(epoch):
-            _adam_step(network, batch, _error_loss)()
+            adam_step(network, batch, error_loss)()
         seconds = time.perf_counter() - start_time
         waiting_fraction = (feed.waiting_time - waited_before) / seconds
         images = feed.steps * BATCH_SIZE

@@ -39,7 +39,7 @@ def tables(*, quick: bool) -> Iterator[Table]:
                 lambda solver=solver, inputs=inputs: solver.rollout(inputs, STEPS), repeats=3 if quick else 9
             )
             both_seconds = best_time(
-                lambda solver=solver, inputs=inputs: _forward_and_backward(solver, inputs), repeats=3 if quick else 9
+                lambda solver=solver, inputs=inputs: forward_and_backward(solver, inputs), repeats=3 if quick else 9
             )
             final_rollout = solver.rollout(inputs, STEPS)
             x, y = (rows[0, -1].double() for rows in (final_rollout.velocity_x, final_rollout.velocity_y))
@@ -69,6 +69,6 @@ def vortices(side: int) -> SmokeInputs:
     return SmokeInputs(*(torch.as_tensor(np.asarray(a, dtype=float)[None].copy(), dtype=bridge_dtype()) for a in arrays))
 
 
-def _forward_and_backward(solver: SmokeSolver, inputs: SmokeInputs) -> None:
+def forward_and_backward(solver: SmokeSolver, inputs: SmokeInputs) -> None:
     rollout = solver.rollout(inputs, STEPS, adjoint=StoreAll())
     solver.rollout_adjoint(rollout, *(torch.ones_like(rows) for rows in rollout.frame_arrays))

@@ -16,8 +16,8 @@ def bridge_dtype() -> torch.dtype:
 
 
 def bridge_device() -> torch.device:
-    """The torch device that shares memory with the runtime."""
-    return torch.device(require().device)
+    """The torch device of the kernels' tensors: "cuda", or "cpu", also on Vulkan, which copies host tensors for each launch."""
+    return torch.device("cuda" if require().device == "cuda" else "cpu")
 
 
 def kernel_tensor(tensor: torch.Tensor, name: str, *, double: bool = False) -> torch.Tensor:
