@@ -17,11 +17,12 @@ from ti_render.geometry.pose import pose
 from ti_render.geometry.project import project
 from ti_render.inputs import RenderInputs, check_inputs, with_dummies
 from ti_render.raster.antialias import average_samples
+from ti_render.raster.binning import bin_faces
 from ti_render.raster.coverage import find_contours
 from ti_render.raster.dibr import DIBR_STATE_SIZE, rasterise_dibr
 from ti_render.raster.softras import STATE_SIZE, rasterise
 from ti_render.raster.softras_lanes import rasterise_lanes
-from ti_render.raster.tiles import Tiles, bin_faces
+from ti_render.raster.tiles import Tiles
 from ti_render.settings import RasterSettings
 from ti_render.shading.light_view import view_from_lights
 from ti_render.shading.surface import SHADINGS

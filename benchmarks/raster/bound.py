@@ -21,7 +21,7 @@ from ti_sim.base.runtime import require
 
 PASS_LABELS = {"forward": "forward", "backward": "backward", "appearance": "8 looks", "geometry": "8 of geometry"}
 ROUNDS = 4
-BINNING = ("tile_boxes", "count_faces", "fill_tiles")
+BINNING = ("tile_boxes", "count_faces", "fill_tiles", "count_faces_in_parallel", "fill_tiles_in_parallel")
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
-"""Faces binned into the square tiles of the image that their cut-off distance reaches, roughly from near to far."""
+"""Square tiles of the image and the faces whose cut-off distance reaches them, roughly from near to far, and the kernels that
+find them with one thread for each image, for a CPU.
 
-from ti_sim.base.arrays import empty_in_same_library, int_empty_in_same_library, to_numpy
-from ti_sim.base.bundles import Array, Integer, Number, bundle, kernel
-from ti_sim.base.parallel import iterations_per_task, runs_serially
+``tiles_parallel`` has those for a GPU, and ``binning`` launches either of them.
+"""
+
+from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, kernel
 from ti_sim.base.runtime import ti
 
 # Cut-off of D (``fragment``): squared distance / sigma from a face beyond which D is 0, log(1e4 - 1).
@@ -21,6 +23,7 @@ class Tiles:
         entries: [total] int32 face ids, roughly from near to far within a tile (one unused entry where there are none).
         side: side of a tile [pixels].
         iterations_per_tile: loop iterations for each tile, of which the first does the work (see ``walk``).
+        tile_of_slot: [M tiles] int32 on a GPU, number of the tile of every slot; None on a CPU.
     """
 
     start: Array
@@ -28,6 +31,7 @@ class Tiles:
     entries: Array
     side: Integer
     iterations_per_tile: Integer
+    tile_of_slot: Static = None  # not an argument of kernels
 
 
 @bundle
@@ -61,7 +65,7 @@ def _corners(grid: ti.template(), m, f, k: ti.template()):
 
 
 @ti.func
-def _face_tiles(grid: ti.template(), m, f):
+def face_tiles(grid: ti.template(), m, f):
     """First and last tile column and row of a face (last < first: none; all tiles where tiles have boxes)."""
     scale = 0.5 * ti.min(grid.width, grid.height)
     first_column, last_column, first_row, last_row = 0, -1, 0, -1
@@ -86,7 +90,7 @@ def _face_tiles(grid: ti.template(), m, f):
 
 
 @ti.func
-def _meets_tile(grid: ti.template(), m, f, tile):
+def meets_tile(grid: ti.template(), m, f, tile):
     """Whether a face, grown by the cut-off radius, meets the box of a tile (True where tiles have no boxes)."""
     result = True
     if grid.with_boxes == 1:
@@ -95,6 +99,20 @@ def _meets_tile(grid: ti.template(), m, f, tile):
             if ti.max(a, b, c) + grid.radius < grid.boxes[tile, k] or ti.min(a, b, c) - grid.radius > grid.boxes[tile, 2 + k]:
                 result = False
     return result
+
+
+@ti.func
+def tile_count(grid: ti.template()):
+    """Columns of tiles, and tiles of an image."""
+    columns = (grid.width + grid.side - 1) // grid.side
+    return columns, columns * ((grid.height + grid.side - 1) // grid.side)
+
+
+@ti.func
+def depth_bucket(grid: ti.template(), m, f, min_depth, buckets_per_metre):
+    """Depth interval of a face: 0 to DEPTH_BUCKETS - 1."""
+    a, b, c = _corners(grid, m, f, 2)
+    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - min_depth) * buckets_per_metre, ti.i32), DEPTH_BUCKETS - 1), 0)
 
 
 @ti.kernel
@@ -116,12 +134,6 @@ def tile_boxes(centres: ti.types.ndarray(), side: int, boxes: ti.types.ndarray()
 
 
 @ti.func
-def _bucket(grid: ti.template(), m, f, min_depth, buckets_per_metre):
-    a, b, c = _corners(grid, m, f, 2)
-    return ti.max(ti.min(ti.cast(((a + b + c) / 3.0 - min_depth) * buckets_per_metre, ti.i32), DEPTH_BUCKETS - 1), 0)
-
-
-@ti.func
 def _order_faces(grid: ti.template(), buckets: ti.template(), order: ti.template(), m):
     """Write the faces of an image roughly from near to far: sorted into buckets of equal depth. The sums over faces do not depend
     on the order, but colours of occluded faces are then skipped earlier."""
@@ -134,21 +146,14 @@ def _order_faces(grid: ti.template(), buckets: ti.template(), order: ti.template
     for k in range(DEPTH_BUCKETS + 1):
         buckets[m, k] = 0
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, min_depth, buckets_per_metre) + 1
+        k = depth_bucket(grid, m, f, min_depth, buckets_per_metre) + 1
         buckets[m, k] = buckets[m, k] + 1
     for k in range(DEPTH_BUCKETS):
         buckets[m, k + 1] = buckets[m, k + 1] + buckets[m, k]
     for f in range(grid.corners.shape[0]):
-        k = _bucket(grid, m, f, min_depth, buckets_per_metre)
+        k = depth_bucket(grid, m, f, min_depth, buckets_per_metre)
         order[m, buckets[m, k]] = f
         buckets[m, k] = buckets[m, k] + 1
-
-
-@ti.func
-def _tile_count(grid: ti.template()):
-    """Columns of tiles, and tiles of an image."""
-    columns = (grid.width + grid.side - 1) // grid.side
-    return columns, columns * ((grid.height + grid.side - 1) // grid.side)
 
 
 @kernel
@@ -162,18 +167,18 @@ def count_faces(
     totals [2] (entries, occupied tiles). One thread an image, then one thread for the running sums. No adjoint: integers.
     """
     images = grid.screen.shape[0]
-    columns, tiles = _tile_count(grid)
+    columns, tiles = tile_count(grid)
     ti.loop_config(serialize=serial)
     for m in range(images):
         _order_faces(grid, buckets, order, m)
         for tile in range(m * tiles, (m + 1) * tiles):
             slot[tile] = 0
         for f in range(grid.corners.shape[0]):
-            first_column, last_column, first_row, last_row = _face_tiles(grid, m, f)
+            first_column, last_column, first_row, last_row = face_tiles(grid, m, f)
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _meets_tile(grid, m, f, tile):
+                    if meets_tile(grid, m, f, tile):
                         slot[tile] = slot[tile] + 1
     ti.loop_config(serialize=serial)
     for _ in range(1):
@@ -201,16 +206,16 @@ def fill_tiles(
     restored at the end (a tile's position ends where the next tile's began). No adjoint: integers.
     """
     images = grid.screen.shape[0]
-    columns, tiles = _tile_count(grid)
+    columns, tiles = tile_count(grid)
     ti.loop_config(serialize=serial)
     for m in range(images):
         for rank in range(grid.corners.shape[0]):
             f = order[m, rank]
-            first_column, last_column, first_row, last_row = _face_tiles(grid, m, f)
+            first_column, last_column, first_row, last_row = face_tiles(grid, m, f)
             for row in range(first_row, last_row + 1):
                 for column in range(first_column, last_column + 1):
                     tile = m * tiles + row * columns + column
-                    if _meets_tile(grid, m, f, tile):
+                    if meets_tile(grid, m, f, tile):
                         entries[start[tile]] = f
                         start[tile] = start[tile] + 1
     # Now start[tile] is the next tile's first entry: move the numbers back by one tile.
@@ -220,39 +225,3 @@ def fill_tiles(
             tile = images * tiles - i
             start[tile] = start[tile - 1]
         start[0] = 0
-
-
-def bin_faces(
-    screen: Array, corners: Array, *, width: int, height: int, side: int, sigma: float, centres: Array | None = None
-) -> tuple[Tiles, int]:
-    """Bin the faces of every image into tiles.
-
-    Args:
-        screen: [M, V, 3] screen vertices (see ``project``).
-        corners: [F, 8] int32, the first three columns are vertex numbers.
-        width, height: size of the images [pixels].
-        side: side of a tile [pixels].
-        sigma: greatest softness of the edges of any image [squared NDC of the shorter side]; the cut-off distance is
-            sqrt(9.21 sigma).
-        centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
-
-    Returns:
-        The tiles, in the container of ``screen``, and the number of tiles that have faces.
-    """
-    images = screen.shape[0]
-    tiles = -(-width // side) * -(-height // side) * images
-    boxes = empty_in_same_library(screen, (1 if centres is None else tiles, 4))
-    if centres is not None:
-        tile_boxes(centres, side, boxes)
-    radius = float((CUT_OFF * sigma) ** 0.5)
-    grid = Grid(screen, corners, boxes, width, height, side, radius, int(centres is not None))
-    serial = runs_serially(images)
-    start, slot = int_empty_in_same_library(screen, (tiles + 1,)), int_empty_in_same_library(screen, (tiles,))
-    buckets, totals = int_empty_in_same_library(screen, (images, DEPTH_BUCKETS + 1)), int_empty_in_same_library(screen, (2,))
-    order = int_empty_in_same_library(screen, (images, corners.shape[0]))
-    count_faces(serial, grid, buckets, order, start, slot, totals)
-    total, occupied = (int(number) for number in to_numpy(totals))
-    entries = int_empty_in_same_library(screen, (max(total, 1),))
-    if total:
-        fill_tiles(serial, grid, order, start, entries)
-    return Tiles(start, slot, entries, side, iterations_per_task(tiles)), occupied

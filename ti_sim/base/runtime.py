@@ -53,6 +53,9 @@ compile_one_at_a_time(ti.lang.kernel_impl, LineReader(ti.lang))
 
 _PRECISIONS = ("f32", "f64")
 _DEVICES = ("auto", "cpu", "cuda", "vulkan")
+# Threads of a block on Vulkan, where a loop sets none: Mesa's software driver skips atomic operations in loops of blocks that are
+# partly idle, unless a block fits into one vector of the processor.
+_MESA_BLOCK_DIM = 8
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,8 @@ def _initialise(device: str, precision: str, threads: int | None) -> Runtime:
             f"device {device!r} was asked for and no {device.upper()} device answers: choose device 'cpu', or repair the driver"
         )
     options: dict[str, object] = {} if threads is None else {"cpu_max_num_threads": threads}
+    if device == "vulkan":
+        options["default_gpu_block_dim"] = _MESA_BLOCK_DIM
     cache = writable_cache()
     with contextlib.redirect_stdout(io.StringIO()):  # taichi prints its architecture
         ti.init(
