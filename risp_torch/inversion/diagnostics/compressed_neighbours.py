@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ from risp_torch.inversion.uncertainty.covariance import Uncertainty
 from risp_torch.scene.scene import Scene
 from ti_sim.base.rules import Count, checked
 
+NUM_ENCODERS = 2  # threads that encode and decode films
 NUM_FILMS, CRF_BOUNDS = 48, (0, 51)
 CRF_OFFSETS = (0, -1, 1)  # of the constant rate factor, which the size of a file determines to about one
 
@@ -44,17 +47,22 @@ def compressed_neighbours(
         count: number of films; neighbours that diverge are left out.
 
     Yields:
-        At most ``count`` films, the estimate's first: one at a time, as their pictures take much memory.
+        At most ``count`` films, the estimate's first; few are in memory at a time, as their pictures take much of it.
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))
     moves = bars.sd * (draws @ _symmetric_root(bars.correlation))
-    yield encoder.film(crf)
-    for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
-        neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
-        if bool(neighbour.isfinite().all()):
-            neighbour_crf = float(np.clip(crf + CRF_OFFSETS[number % 3], *CRF_BOUNDS))
-            yield replace(encoder, estimate=neighbour).film(neighbour_crf)
+    with ThreadPoolExecutor(NUM_ENCODERS) as workers:  # films are encoded while the next ones are rendered
+        films = deque([workers.submit(encoder.film, crf)])
+        for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
+            neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
+            if bool(neighbour.isfinite().all()):
+                neighbour_crf = float(np.clip(crf + CRF_OFFSETS[number % 3], *CRF_BOUNDS))
+                films.append(workers.submit(replace(encoder, estimate=neighbour).film, neighbour_crf))
+            if len(films) > NUM_ENCODERS:
+                yield films.popleft().result()
+        while films:
+            yield films.popleft().result()
 
 
 def _symmetric_root(matrix: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ with that of the residual in blocks, for errors that are correlated otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from risp_torch.inversion.problem.linearisation import Linearisation
-from risp_torch.inversion.problem.residual_blocks import block_scores_of
+from risp_torch.inversion.problem.residual_blocks import BlockOrder, block_scores_of
 
 MIN_FREEDOM, KNOWN_FREEDOM = 4.0, 1e6  # degrees of freedom of a covariance from few samples, and of a known one
 BIAS_ERROR = 0.3  # relative error of the mean of compressed films' errors
@@ -34,22 +34,36 @@ class FilmErrors:
 
     Attributes:
         variance: of independent errors of an observation; None where it is unknown and the residual's is taken.
-        samples: residuals [n, P] of two or more films of the estimate that were compressed, or rounded; or None.
+        samples: residuals [frames, blocks, n, size], in ``BlockOrder``, of two or more films of the estimate that were
+            compressed, or rounded; or None.
+        bias: [P] mean of compressed films' residuals, as they have errors that all films have; 0 for rounded ones, which have
+            none.
         design_effect: number of observations that count as one independent one, in the residual and in priors of the nuisances.
         relative_variance: [P] variance of each observation's errors, relative to ``variance``; equal by default.
-        biased: whether the samples have errors that all films have, as compressed ones do, and rounded ones do not.
     """
 
     variance: float | None
     samples: torch.Tensor | None = None
+    bias: torch.Tensor | float = 0.0
     design_effect: float = 1.0
     relative_variance: torch.Tensor | None = None
-    biased: bool = False
 
-    @cached_property
-    def bias(self) -> torch.Tensor | float:
-        """[P] mean of the samples if they are ``biased``, otherwise 0."""
-        return 0.0 if self.samples is None or not self.biased else self.samples.mean(dim=0)
+    @staticmethod
+    def of_rounding(variance: float | None, samples: torch.Tensor, order: BlockOrder) -> FilmErrors:
+        """Errors of a film with residuals [n, P] of rounded films."""
+        return FilmErrors(variance, order.ordered(samples))
+
+    @staticmethod
+    def of_compression(variance: float | None, samples: Iterable[torch.Tensor], order: BlockOrder, count: int) -> FilmErrors:
+        """Errors of a film with residuals [P] of at most ``count`` compressed films, which are made one at a time."""
+        ordered, total, made = None, 0.0, 0
+        for made, sample in enumerate(samples, start=1):
+            (in_blocks,) = order.ordered(sample[None]).movedim(2, 0)
+            if ordered is None:
+                ordered = sample.new_empty(*in_blocks.shape[:2], count, in_blocks.shape[2])
+            ordered[:, :, made - 1] = in_blocks
+            total = total + sample
+        return FilmErrors(variance, ordered[:, :, :made], total / made)
 
     def scatter(self, sample_values: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Scatter of the samples, from a linear function of each of them.
@@ -64,7 +78,7 @@ class FilmErrors:
         count = len(sample_values)
         if not count:
             return []
-        if not self.biased:
+        if isinstance(self.bias, float):
             return [*sample_values, np.zeros_like(sample_values[0])]
         bias = sum(sample_values) / count
         scale = ((count + 1) / max(1, count - 1) * (count + 1) / count) ** 0.5
@@ -172,8 +186,7 @@ class FamilyScores:
         residual = linearisation.residual - torch.as_tensor(errors.bias).to(linearisation.residual)
         prior_score = cross.T @ inverse @ (linearisation.prior_gradient + np.zeros(len(film)))
         scores = block_scores_of(
-            replace(linearisation, jacobian=projected),
-            [residual, projected.T, *([] if errors.samples is None else [errors.samples.to(projected)])],
+            replace(linearisation, jacobian=projected), torch.cat([residual[None], projected.T]), errors.samples
         )
         count = projected.shape[1]
         return cls(

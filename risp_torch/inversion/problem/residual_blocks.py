@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
+from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import Linearisation
 
 BLOCK_FRAMES = 4  # over which compression errors are correlated
@@ -14,22 +15,56 @@ PICTURE_BANDS, FILM_PARTS = 4, 6  # parts of the picture and of the film: the la
 MIN_BLOCKS_PER_UNKNOWN = 2  # with fewer blocks, the covariance of their scores is unreliable
 
 
+@dataclass(frozen=True, eq=False)
+class BlockOrder:
+    """Order of the observations of a film by frame and block of the loss.
+
+    Attributes:
+        members: [blocks * size] int64, observations of a frame, block by block; smaller blocks repeat their last one.
+        is_member: [blocks, size] 1 for each, or 0 for one that is repeated; None if all blocks have the same size.
+        blocks: number of blocks.
+        frames: number of frames.
+    """
+
+    members: torch.Tensor
+    is_member: torch.Tensor | None
+    blocks: int
+    frames: int
+
+    @staticmethod
+    def of(comparison: Comparison, device: torch.device) -> BlockOrder:
+        """The order of a comparison's observations, for tensors on a device."""
+        members, is_member = _members(comparison.blocks)
+        fillers = None if is_member.all() else torch.as_tensor(is_member, device=device)
+        return BlockOrder(torch.as_tensor(members, device=device).flatten(), fillers, len(members), len(comparison.frames))
+
+    def ordered(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows [n, P] of observations in this order, [frames, blocks, n, size]; 0 for those that are repeated."""
+        in_frames = rows.reshape(len(rows), self.frames, -1).index_select(2, self.members)
+        result = in_frames.view(len(rows), self.frames, self.blocks, -1).permute(1, 2, 0, 3).contiguous()
+        return result if self.is_member is None else result.mul_(self.is_member[:, None].to(result))
+
+
 def block_scores(linearisation: Linearisation) -> np.ndarray:
     """J_c^T r_c of every block c of the loss and of ``BLOCK_FRAMES`` frames, [blocks, K]."""
-    (scores,) = block_scores_of(linearisation, [linearisation.residual])
+    (scores,) = block_scores_of(linearisation, linearisation.residual[None])
     return scores
 
 
-def block_scores_of(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> list[np.ndarray]:
+def block_scores_of(
+    linearisation: Linearisation, residuals: torch.Tensor, samples: torch.Tensor | None = None
+) -> list[np.ndarray]:
     """``block_scores`` of each of several residuals, a list of [blocks, K].
 
     Args:
         linearisation: linearisation at the estimate.
-        residuals: [P] each, or [n, P] for n of them.
+        residuals: [n, P], whose products are summed in double precision.
+        samples: more residuals, [frames, blocks, m, size] in ``BlockOrder``; their products are in working precision, as they
+            only give a covariance.
     """
-    frames = np.array(linearisation.comparison.frames) // BLOCK_FRAMES
+    intervals = np.array(linearisation.comparison.frames) // BLOCK_FRAMES
     positions = np.arange(int(linearisation.comparison.blocks.max()) + 1)
-    return [_sums(scores, positions, frames) for scores in _scores_of_frames(linearisation, residuals)] if len(residuals) else []
+    return [_sums(scores, positions, intervals) for scores in _scores_of_frames(linearisation, residuals, samples)]
 
 
 def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
@@ -40,7 +75,7 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
     degrees of freedom: their scores are multiplied by the root of G / (G - 1). Sizes with too few blocks are
     omitted, and losses with errors that are correlated in time have only the first.
     """
-    (scores,) = _scores_of_frames(linearisation, [linearisation.residual])
+    (scores,) = _scores_of_frames(linearisation, linearisation.residual[None])
     frame_count, block_count, unknowns = scores.shape
     frames = np.array(linearisation.comparison.frames)
     scores_by_size = [_sums(scores, np.arange(block_count), frames // BLOCK_FRAMES)]
@@ -59,32 +94,25 @@ def scores_of_sizes(linearisation: Linearisation) -> list[np.ndarray]:
     return scores_by_size
 
 
-def _scores_of_frames(linearisation: Linearisation, residuals: Sequence[torch.Tensor]) -> np.ndarray:
-    """J^T r of every block of the loss in every frame, for each of the residuals, [residuals, frames, blocks, K] f64.
-
-    Residuals are [P], or [n, P] for n of them, whose rows are not copied.
+def _scores_of_frames(
+    linearisation: Linearisation, residuals: torch.Tensor, samples: torch.Tensor | None = None
+) -> np.ndarray:
+    """J^T r of every block of the loss in every frame, for each of the residuals (see ``block_scores_of``), [residuals, frames,
+    blocks, K] f64.
     """
-    members, is_member = _members(linearisation.comparison.blocks)
-    frame_count, unknowns = len(linearisation.comparison.frames), linearisation.jacobian.shape[1]
-    blocks, max_size = members.shape
-    indices = torch.as_tensor(members.ravel(), device=linearisation.jacobian.device)
-    has_fillers, is_member = not is_member.all(), torch.as_tensor(is_member, device=linearisation.jacobian.device)
-    groups = [torch.atleast_2d(residual) for residual in residuals]
-    scores = np.zeros((sum(len(group) for group in groups), frame_count, blocks, unknowns))
-    frames = zip(
-        linearisation.jacobian.T.chunk(frame_count, dim=1), *(group.chunk(frame_count, dim=1) for group in groups), strict=True
-    )
-
-    def in_blocks(rows: torch.Tensor) -> torch.Tensor:
-        # Blocks first and contiguous before the matrix products, which are slow in double precision over other strides.
-        return rows.index_select(1, indices).view(len(rows), blocks, max_size).movedim(1, 0).contiguous().double()
-
-    for index, (columns, *errors) in enumerate(frames):  # one frame at a time: all in double precision may need gigabytes
-        terms = torch.cat([in_blocks(rows) for rows in errors], dim=1)
-        if has_fillers:
-            terms *= is_member[:, None]
-        scores[:, index] = (terms @ in_blocks(columns).mT).movedim(1, 0).cpu().numpy()
-    return scores
+    order = BlockOrder.of(linearisation.comparison, linearisation.jacobian.device)
+    chunks = zip(
+        linearisation.jacobian.T.chunk(order.frames, dim=1), residuals.chunk(order.frames, dim=1),
+        [None] * order.frames if samples is None else samples, strict=True,
+    )  # fmt: skip
+    frame, scores = replace(order, frames=1), []
+    for columns, errors, frame_samples in chunks:  # one frame at a time: all in double precision may need gigabytes
+        (ordered_columns,) = frame.ordered(columns)
+        products = [frame.ordered(errors)[0].double() @ ordered_columns.double().mT]
+        if frame_samples is not None:
+            products.append((frame_samples @ ordered_columns.mT).double())
+        scores.append(torch.cat(products, dim=1).movedim(1, 0).cpu().numpy())
+    return np.stack(scores, axis=1)
 
 
 def _members(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from risp_torch.inversion.diagnostics.compressed_neighbours import NUM_FILMS, compressed_neighbours
 from risp_torch.inversion.diagnostics.misspecification import (
@@ -21,10 +19,11 @@ from risp_torch.inversion.diagnostics.score_tests import FilmErrors
 from risp_torch.inversion.losses.pixel import PixelLoss
 from risp_torch.inversion.problem.effective_sample_size import design_effect
 from risp_torch.inversion.problem.problem import Problem
+from risp_torch.inversion.problem.residual_blocks import BlockOrder
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.solvers.search import SearchResult
 from risp_torch.inversion.uncertainty import error_bars
-from risp_torch.inversion.uncertainty.compression import CompressedFilm, compression_power, compression_quality
+from risp_torch.inversion.uncertainty.compression import compression_power, compression_quality
 from risp_torch.inversion.uncertainty.covariance import Uncertainty, without_error_bars
 from risp_torch.inversion.uncertainty.error_bars import ErrorBars
 from risp_torch.inversion.uncertainty.misfit import (
@@ -113,26 +112,19 @@ def assess(problem: Problem, search: SearchResult) -> Assessment:
     )  # fmt: skip
 
 
-def _scaled_residuals(films: Iterable[CompressedFilm], power: float, like: torch.Tensor) -> torch.Tensor:
-    """[n, P] residuals of compressed films, scaled to a mean square of ``power``; ``like`` is one of the observations' size."""
-    samples, count = like.new_empty(NUM_FILMS, len(like)), 0
-    for film in films:
-        samples[count] = film.residual * (power / max(film.power, 1e-300)) ** 0.5
-        count += 1
-    return samples[:count]
-
-
 def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> FilmErrors:
     """Errors of the film if the scene is correct: noise, and rounding, or compression of films near the estimate's."""
     linearisation, explained, film = errors.linearisation, errors.explained, errors.film
     if not errors.noise_is_known:
-        return FilmErrors(None, None, design_effect(linearisation))
+        return FilmErrors(None, design_effect=design_effect(linearisation))
+    order = BlockOrder.of(linearisation.comparison, linearisation.residual.device)
     loss, frames, bytes_per_frame = linearisation.comparison.loss, list(linearisation.comparison.frames), errors.bytes_per_frame
     if not errors.compressed or bytes_per_frame is None:
         film_errors = FilmErrors(explained)
         if film is not None and loss.colors_of_pixels:
             noise = max(explained - rounding_error(linearisation, film), MIN_NOISE_FRACTION * explained)
-            film_errors = FilmErrors(noise, rounding_samples(loss, film, frames))
+            samples = rounding_samples(loss, film, frames).to(linearisation.residual)
+            film_errors = FilmErrors.of_rounding(noise, samples, order)
     elif problem.is_intermediate or loss.compression_by_refit or len(unknowns.labels) > MAX_UNKNOWNS:  # nothing is tested
         film_errors = FilmErrors(explained)
     else:
@@ -141,8 +133,12 @@ def _errors_of_film(problem: Problem, unknowns: Unknowns, errors: ErrorBars) -> 
             compression_quality(errors.compressed, bytes_per_frame),
         )
         neighbours = compressed_neighbours(problem.scene, unknowns, linearisation, errors.correct_scene_bars, errors.encoder, crf)
-        samples = _scaled_residuals(neighbours, power, linearisation.residual)
-        film_errors = FilmErrors(max(explained - power, MIN_NOISE_FRACTION * explained), samples, biased=True)
+        samples = (
+            compressed.residual.to(linearisation.residual) * (power / max(compressed.power, 1e-300)) ** 0.5
+            for compressed in neighbours
+        )
+        noise = max(explained - power, MIN_NOISE_FRACTION * explained)
+        film_errors = FilmErrors.of_compression(noise, samples, order, NUM_FILMS)
     # The noise of a pixel is that of its three colours: losses of other observations of pixels, such as luminance, have none.
     if type(loss) is PixelLoss and loss.weights is None and problem.pictures is not None:
         film_errors = replace(

@@ -9,7 +9,7 @@ import torch
 from risp_torch import Param
 from risp_torch.inversion import Unknowns
 from risp_torch.inversion.problem.linearisation import Linearisation
-from risp_torch.inversion.problem.residual_blocks import block_scores, scores_of_sizes
+from risp_torch.inversion.problem.residual_blocks import BlockOrder, block_scores, block_scores_of, scores_of_sizes
 from risp_torch.inversion.uncertainty.compression import beyond_blocks, size_of_moves
 from risp_torch.inversion.uncertainty.covariance import CovarianceEstimate, error_bars
 
@@ -43,6 +43,22 @@ def held(kind: str, count: int = 400) -> tuple[float, float]:
         variance = max(covariances.iid_covariance[0, 0], covariances.sandwich_covariances[0, 0, 0])
         ratios.append(sd / (100.0 * np.sqrt(variance)))
     return float(np.mean(inside)), float(np.median(ratios))
+
+
+def test_samples_in_block_order_have_the_scores_of_their_rows() -> None:
+    """Blocks of 12, 12 and 8 observations: the last one repeats observations that must not count."""
+    random = np.random.default_rng(4)
+    at, _error = linear(random, random.normal(size=(FRAMES, SIDE)))
+    at.comparison.blocks = np.arange(SIDE) // 12
+    rows = torch.as_tensor(random.normal(size=(3, FRAMES * SIDE)))
+    samples = BlockOrder.of(at.comparison, rows.device).ordered(rows)
+    assert samples.shape == (FRAMES, 3, 3, 12)
+    scores = block_scores_of(at, rows, samples)
+    products = (rows.numpy().reshape(3, FRAMES, SIDE) * at.jacobian.numpy().reshape(FRAMES, SIDE)).reshape(3, -1, 4, SIDE)
+    wanted = np.stack([products[..., block].sum(axis=(2, 3)) for block in (slice(12), slice(12, 24), slice(24, SIDE))], axis=-1)
+    for index, row in enumerate(wanted):
+        np.testing.assert_allclose(scores[index].reshape(-1, 3), row, atol=1e-11)
+        np.testing.assert_allclose(scores[3 + index].reshape(-1, 3), row, atol=1e-11)
 
 
 def test_bars_hold_where_each_frame_is_off_as_a_whole() -> None:

@@ -1,5 +1,7 @@
 """Score tests of known numbers: their level under noise, correlated errors and compression, and the bias that they measure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from risp_torch import Param
 from risp_torch.inversion import Unknowns
 from risp_torch.inversion.diagnostics.score_tests import FamilyScores, FilmErrors, ScoreTest, score_test
 from risp_torch.inversion.problem.linearisation import Linearisation, linearise
+from risp_torch.inversion.problem.residual_blocks import BlockOrder
 from tests.reference.linear_films import FRAMES, SIDE, LinearLoss, LinearScene, block_errors, compared
 
 UNKNOWNS = Unknowns({"a": Param(1.0, low=-10.0, high=10.0)})
@@ -20,6 +23,17 @@ def at_minimum(residual: np.ndarray, column: np.ndarray) -> Linearisation:
     target = torch.as_tensor(column + residual)
     a = float((column * (column + residual)).sum() / (column**2).sum())
     return linearise(LinearScene(), compared(LinearLoss({"a": torch.as_tensor(column)}, target)), UNKNOWNS, np.array([a]))
+
+
+def order() -> BlockOrder:
+    """Order of the observations of ``at_minimum``."""
+    zeros = np.zeros((FRAMES, SIDE))
+    return BlockOrder.of(at_minimum(zeros, zeros + 1.0).comparison, torch.device("cpu"))
+
+
+def with_compressed(variance: float, samples: torch.Tensor) -> FilmErrors:
+    """Errors of a film with residuals [n, P] of compressed films."""
+    return FilmErrors.of_compression(variance, samples, order(), len(samples))
 
 
 def drawn(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +119,7 @@ def test_errors_of_compressed_films_are_no_evidence() -> None:
     blind = scored(noise + shape, column, columns, FilmErrors(NOISE**2))
     assert blind.p_value < 1e-4 and blind.block_variance_ratio > 3
     sample = torch.as_tensor(1.1 * shape.ravel())
-    aware = scored(noise + shape, column, columns, FilmErrors(NOISE**2, torch.stack([sample, 0.9 * sample]), biased=True))
+    aware = scored(noise + shape, column, columns, with_compressed(NOISE**2, torch.stack([sample, 0.9 * sample])))
     assert aware.p_value > 0.05 and aware.block_variance_ratio < blind.block_variance_ratio
 
 
@@ -115,7 +129,7 @@ def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
     column, columns = drawn(random)
     first = columns[:, 0].reshape(FRAMES, SIDE)
     samples = torch.as_tensor(np.array([(first + 0.01 * random.normal(size=(FRAMES, SIDE))).ravel() for _ in range(10)]))
-    errors = FilmErrors(NOISE**2, samples, biased=True)
+    errors = with_compressed(NOISE**2, samples)
     for fault, least, most in ((0.0, 0.05, 1.0), (1.7, 0.0, 1e-3)):
         residual = (1.0 + fault) * first + 0.01 * random.normal(size=(FRAMES, SIDE))
         test = scored(residual, column, columns[:, :1], errors, limits=(FREE[0][:1], FREE[1][:1]))
@@ -126,9 +140,9 @@ def test_a_fault_is_seen_beside_errors_that_all_compressed_films_have() -> None:
 def test_rounded_films_have_no_errors_in_common() -> None:
     """The mean of samples of rounding is chance: nothing is taken off the residual, and their mean square is the variance."""
     random = np.random.default_rng(8)
-    values = [random.normal(size=5) for _ in range(3)]
+    values = [random.normal(size=FRAMES * SIDE) for _ in range(3)]
     samples = torch.as_tensor(np.array(values))
-    rounded, compressed = FilmErrors(1.0, samples), FilmErrors(1.0, samples, biased=True)
+    rounded, compressed = FilmErrors.of_rounding(1.0, samples, order()), with_compressed(1.0, samples)
     *scatter, bias_error = rounded.scatter(values)
     assert rounded.bias == 0.0 and np.array_equal(scatter, values) and not bias_error.any()
     *scatter, bias_error = compressed.scatter(values)
@@ -142,7 +156,7 @@ def test_scores_of_some_numbers_are_those_of_all() -> None:
     column, columns = drawn(random)
     at = at_minimum(NOISE * random.normal(size=(FRAMES, SIDE)), column)
     samples = torch.as_tensor(np.array([NOISE * block_errors(random).ravel() for _ in range(4)]))
-    errors = FilmErrors(NOISE**2, samples, relative_variance=torch.rand(FRAMES * SIDE), biased=True)
+    errors = replace(with_compressed(NOISE**2, samples), relative_variance=torch.rand(FRAMES * SIDE))
     scores = FamilyScores.of(at, torch.as_tensor(columns).to(at.jacobian), errors)
     assert scores is not None
     limits = FREE[0][:2], FREE[1][:2]
@@ -160,7 +174,7 @@ def test_many_numbers_are_tested_by_few_compressed_films() -> None:
         column, columns = drawn(random)
         errors = [NOISE * block_errors(random) for _ in range(11)]
         samples = torch.as_tensor(np.array([each.ravel() for each in errors[1:]]))
-        p_values.append(scored(errors[0], column, columns, FilmErrors((0.1 * NOISE) ** 2, samples, biased=True)).p_value)
+        p_values.append(scored(errors[0], column, columns, with_compressed((0.1 * NOISE) ** 2, samples)).p_value)
     assert np.mean(np.array(p_values) < 0.05) <= 0.1 and np.mean(p_values) > 0.3, np.sort(p_values)[:5]
 
 
