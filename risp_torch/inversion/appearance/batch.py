@@ -25,6 +25,7 @@ from ti_render import FragmentWeights
 
 SMOOTH = 8  # cosines along each side of a smooth plate
 BENDING = 2.5e-4  # stiffness of its half waves, of the pixels
+MAX_FRAME_RATIO = 2.0  # frames that a look serves to start from, relative to those that it was solved for
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +37,33 @@ class SolvedLook:
         system: these pixels.
         plate: [H W, 3] background plate, also in the pixels that never show a body.
         inverse: of the look's normal matrix, with which a look of a near motion begins.
+        plate_share: [n, H W] visible share of the plate.
     """
 
     look: Look
     system: AppearanceSystem
     plate: np.ndarray
     inverse: LookInverse | None
+    plate_share: np.ndarray
 
     def seen_in(self, system: AppearanceSystem) -> Look | None:
-        """The look for another motion's pixels, or None if it has other colours or frames."""
-        alike = self.look.colors.shape[0] == system.palette.count and self.look.gain.shape[0] == system.frames
-        return replace(self.look, plate=self.plate[system.active]) if alike else None
+        """The look for another motion's pixels, or None if it has other colours or other frames.
+
+        A look of even exposure serves for more frames, up to ``MAX_FRAME_RATIO`` times its own.
+        """
+        frames, look = len(self.look.gain), replace(self.look, plate=self.plate[system.active])
+        if len(look.colors) != system.palette.count:
+            return None
+        if frames == system.frames:
+            return look
+        if not (frames < system.frames <= MAX_FRAME_RATIO * frames and look.is_evenly_exposed):
+            return None
+        return replace(look, gain=np.ones((system.frames, 3)), offset=np.zeros((system.frames, 3)))
+
+    def distance(self, plate_share: np.ndarray) -> float:
+        """Mean absolute difference of the plate's visible share [n, H W] from this one's, over the frames of both."""
+        frames = min(len(plate_share), len(self.plate_share))
+        return float(np.abs(self.plate_share[:frames] - plate_share[:frames]).mean())
 
     @property
     def before_black(self) -> SolvedLook:
@@ -82,7 +99,8 @@ def solve_worlds(
         settings: what is solved.
         still: [H W, 3] plate of the pixels that never show a body (``still_plate``).
         weights: [n or 1, H, W] of the pixels.
-        first_look: a look of the same scene to start from, where it fits.
+        first_look: a look of the same scene to start from, where it fits. A world starts from this one or one of the worlds
+            before it, whichever covers the plate most similarly.
         frozen: a look from which those of all worlds are one step away, in place of solving them.
     """
     with torch.no_grad():
@@ -111,14 +129,15 @@ def solve_worlds(
             shadows=cast, weight=weight, all_pixels=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
         if frozen is None:
-            first, inverse = (None, None) if first_look is None else (first_look.seen_in(system), first_look.inverse)
+            known = solved if first_look is None else [first_look, *solved]
+            nearest = min(known, key=lambda other: other.distance(plate_share[world]), default=None)
+            first, inverse = (None, None) if nearest is None else (nearest.seen_in(system), nearest.inverse)
             look, inverse = solve_look(system, settings, first_look=first, inverse=inverse)
         else:
             look, inverse = frozen.followed(system), frozen.inverse
         plate = still.copy()
         plate[system.active] = look.plate
-        first_look = SolvedLook(look, system, plate, inverse)
-        solved.append(first_look)
+        solved.append(SolvedLook(look, system, plate, inverse, plate_share[world]))
     return solved
 
 

@@ -69,6 +69,12 @@ class MatchedLoss(PictureLoss):
         bound._film, bound._begin, bound._held, bound._still = video, None, None, {}
         return bound
 
+    def rebind_target(self, video: torch.Tensor) -> MatchedLoss:
+        """The loss for a similar film, whose looks start from the one that was solved last (``Loss.rebind_target``)."""
+        bound = self.bind_target(video)
+        bound._begin = self._begin
+        return bound
+
     def coarse(self) -> MatchedLoss:
         """The loss with a wider robust scale, beyond which the residual hardly changes with the motion, and the scene's edges,
         which are softer and take fewer samples."""
@@ -196,7 +202,7 @@ class MatchedLoss(PictureLoss):
         solved = solve_worlds(
             unlit_inputs, film, self.settings, still=self._still[key], weights=weights, first_look=self._begin, frozen=frozen
         )
-        self._begin = solved[0] if len(numbers) == len(self._film) else self._begin
+        self._begin = solved[0]
         return unlit_inputs, solved, numbers, film
 
 
@@ -226,6 +232,13 @@ class MatchedFilms(PictureLoss):
         """The loss for films [T, H, W, 3] side by side (``Loss.bind_target``)."""
         bound = copy(self)
         bound.parts = [self.loss.bind_target(film) for film in video.split(self._widths, dim=-2)]
+        return bound
+
+    def rebind_target(self, video: torch.Tensor) -> MatchedFilms:
+        """The loss for similar films side by side (``Loss.rebind_target``)."""
+        bound = copy(self)
+        films = video.split(self._widths, dim=-2)
+        bound.parts = [part.rebind_target(film) for part, film in zip(self.parts, films, strict=True)]
         return bound
 
     def coarse(self) -> MatchedFilms:

@@ -69,6 +69,10 @@ class Loss(ABC):
         """The loss for a film [T, H, W, 3], for losses that read the film itself; the same loss by default."""
         return self
 
+    def rebind_target(self, video: torch.Tensor) -> Loss:
+        """The loss for a film [T, H, W, 3] that hardly differs from the one before, whose solutions serve to start from."""
+        return self.bind_target(video)
+
     def coarse(self) -> Loss:
         """The loss for the search from the starts, with a wider minimum; Gauss-Newton refinement takes the loss itself."""
         return self

@@ -90,6 +90,10 @@ class MixedLoss(Loss):
         """The parts' losses for a film (``Loss.bind_target``)."""
         return self._with_losses([term.loss.bind_target(video) for term in self.parts])
 
+    def rebind_target(self, video: torch.Tensor) -> MixedLoss:
+        """The parts' losses for a similar film (``Loss.rebind_target``)."""
+        return self._with_losses([term.loss.rebind_target(video) for term in self.parts])
+
     def coarse(self) -> MixedLoss:
         """The parts' losses for the search (``Loss.coarse``)."""
         return self._with_losses([term.loss.coarse() for term in self.parts])

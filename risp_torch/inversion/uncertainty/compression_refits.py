@@ -51,7 +51,7 @@ def few_samples(count: int) -> float:
 
 def _move(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, film: CompressedFilm) -> np.ndarray:
     """Shift [K] of the estimate in a compressed film, relative to the ranges."""
-    loss = linearisation.comparison.loss.bind_target(film.pictures)
+    loss = linearisation.comparison.loss.rebind_target(film.pictures)
     target = loss.of_target(scene, film.pictures, list(linearisation.comparison.frames))
     values = unknowns.physical_values(linearisation.scaled)[None]
     comparison = replace(linearisation.comparison, loss=loss, target=target)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 
 from risp_torch.inversion.problem.linearisation import Linearisation, predict
 from risp_torch.inversion.problem.unknowns import Unknowns
@@ -46,6 +47,8 @@ def flatness(
     relative_point, ranges = linearisation.scaled / unknowns.scaled_range(), unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) / ranges for bound in unknowns.bounds())
     model = (covariances.vectors * covariances.values) @ covariances.vectors.T
+    # The loss itself, whose solved look may differ from that of the linearisation.
+    reference = predict(scene, linearisation.comparison, unknowns, linearisation.scaled[None])[0][0]
 
     def ratios_at(length: float, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The ratios from moves of one length along some directions, and the directions that need longer moves."""
@@ -55,7 +58,7 @@ def flatness(
             np.clip(relative_point + planned, low, high) - relative_point
         )  # an unknown on its bound stays there, and the others move
         inside = np.isclose(moves, planned, atol=1e-12).all(axis=1).reshape(2, len(indices))
-        rises = np.array(list(_rises(scene, unknowns, linearisation, moves))).reshape(2, len(indices))
+        rises = np.array(list(_rises(scene, unknowns, linearisation, reference, moves))).reshape(2, len(indices))
         expected = np.einsum("mk,kl,ml->m", moves, model, moves).reshape(2, len(indices))
         bars = np.sqrt(expected / covariances.values[indices]) / np.maximum(sizes[indices], 1e-300)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -74,22 +77,21 @@ def flatness(
     return ratios
 
 
-def _rises(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, moves: np.ndarray) -> Iterator[float]:
+def _rises(
+    scene: Scene, unknowns: Unknowns, linearisation: Linearisation, reference: torch.Tensor, moves: np.ndarray
+) -> Iterator[float]:  # fmt: skip
     """Rise of the summed squared residual, smoothness included, by moves [M, K] (parts of the ranges), without its slope.
 
-    Infinite where a world diverges.
+    ``reference`` [P] are the observations at the estimate. Infinite where a world diverges.
     """
     gradient, prior = linearisation.normal_equations[1], np.zeros((moves.shape[1],) * 2) + linearisation.prior_matrix
-    reference, _ = predict(scene, linearisation.comparison, unknowns, linearisation.scaled[None])
-    residual = (
-        linearisation.comparison.target.flatten() - reference[0]
-    ).double()  # a solved look may be another one than that of ``linearisation``
+    residual = (linearisation.comparison.target.flatten() - reference).double()
     for first in range(0, len(moves), linearisation.comparison.worlds_at_once):
         batch = moves[first : first + linearisation.comparison.worlds_at_once]
         observed, finite = predict(
             scene, linearisation.comparison, unknowns, linearisation.scaled + batch * unknowns.scaled_range()
         )
         for row, move, is_finite in zip(observed, batch, finite.tolist(), strict=True):
-            change = (row - reference[0]).double()
+            change = (row - reference).double()
             rise = float((change * (change - 2 * residual)).sum())
             yield rise + 2 * float(gradient @ move) + float(move @ prior @ move) if is_finite else np.inf

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from risp_torch.inversion.appearance import batch
-from risp_torch.inversion.appearance.fit import look_equations, objective
+from risp_torch.inversion.appearance.fit import appearance_system, look_equations, objective
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.look_equations import LookEquations
 from risp_torch.inversion.appearance.fit.objective import Fit
@@ -44,6 +44,24 @@ def solved(request, monkeypatch):
     light = look.light + 0.1 * rng.normal(size=look.light.shape) * (np.arange(len(look.light)) > 0)[:, None]
     plate = rng.uniform(0.0, 1.0, look.plate.shape)
     return system, settings, replace(look, colors=rng.uniform(0.1, 0.9, look.colors.shape), light=light, plate=plate), rng
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
+def test_the_matrix_is_that_of_sorted_entries(look, monkeypatch):
+    """Rows, columns and weights of a motion's pixels, inserted row by row and by sorting all of them."""
+    scene, systems = flying_box(ground=-0.06 if "shadow" in look else None), []
+    with torch.no_grad():
+        film = scene.render(scene.rollout({}), {})[0]
+        for most in (appearance_system.MAX_LOOKUP_SIZE, 0):
+            monkeypatch.setattr(appearance_system, "MAX_LOOKUP_SIZE", most)
+            comparison = Comparison.of(scene, MatchedLoss(LookSettings(**look)), film)
+            comparison.losses(scene, {}, worlds=1)
+            systems.append(comparison.loss._begin.system)
+    found, expected = systems
+    for name in ("active", "row", "color", "basis", "plate_share", "film"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.matrix.nnz == expected.matrix.nnz and found.matrix.has_canonical_format
+    np.testing.assert_allclose(found.matrix.toarray(), expected.matrix.toarray(), rtol=0, atol=1e-15)
 
 
 def check_fits(found, expected):

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from risp_torch.inversion.appearance.fit.assembly_kernel import Assembly, assembled
 from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
 from risp_torch.inversion.appearance.model.palette import Palette
 from ti_render import FragmentWeights
@@ -67,32 +68,26 @@ class AppearanceSystem:
             all_pixels: whether pixels that never show a body or a shadow take part, too.
             plate_basis: pictures of H W pixels of which the plate is a combination; it takes ``all_pixels``.
         """
-        pixels = plate_share.shape[1]
-        cast = None if shadows is None else _cast(shadows)
-        entry_pixels = entries.pixel if cast is None else np.concatenate([entries.pixel, cast[2]])
+        frames, pixels = plate_share.shape
+        images, faces = basis.shape[:2]
+        assembly = _assembled(entries, palette, frames=frames, pixels=pixels, images=images, faces=faces, shadows=shadows)
+        frame, row_pixel = np.divmod(assembly.frame_and_pixel, pixels)
         is_active = np.full(pixels, all_pixels)
-        is_active[entry_pixels] = True
+        is_active[row_pixel] = True
         active, position = np.flatnonzero(is_active), np.cumsum(is_active) - 1
-        rows, columns, weights = _corners(entries, basis.shape[1], palette)
-        rows = rows[0] // (len(basis) // len(plate_share)), rows[1]
-        column, at_column = _numbered(columns, palette.corner.shape[1] * basis.shape[0] * basis.shape[1])
-        face_of_image, corner_index = np.divmod(column, palette.corner.shape[1])
-        color = palette.corner[face_of_image % basis.shape[1], corner_index]
+        row = frame * len(active) + position[row_pixel]
+        face_of_image, corner_index = np.divmod(assembly.column, palette.corner.shape[1])
+        color = palette.corner[face_of_image % faces, corner_index]
         shading = basis.reshape(-1, basis.shape[2])[face_of_image].astype(np.float64)
-        if cast is not None:
-            frame, number, pixel, amount = cast
-            rows = np.concatenate([rows[0], frame]), np.concatenate([rows[1], pixel])
-            at_column, weights = np.concatenate([at_column, len(color) + number]), np.concatenate([weights, amount])
+        if shadows is not None:
             color = np.concatenate([color, palette.count + np.arange(shadows.shape[1])])
             shading = np.concatenate([shading, np.eye(1, basis.shape[2]).repeat(shadows.shape[1], axis=0)])
             palette = palette.with_shadows(shadows.shape[1])
-        row, at_row = _numbered(rows[0] * len(active) + position[rows[1]], len(plate_share) * len(active))
-        matrix = csr_matrix((weights, (at_row, at_column)), shape=(len(row), len(color)))
         weight = np.ones(plate_share.shape) if weight is None else weight
         plate_share, film, weight = (
-            np.ascontiguousarray(array[:, active], dtype=np.float64) for array in (plate_share, film, weight)
+            np.ascontiguousarray(np.take(array, active, axis=1), dtype=np.float64) for array in (plate_share, film, weight)
         )
-        return AppearanceSystem(matrix, active, row, color, shading, plate_share, film, weight, palette, plate_basis)
+        return AppearanceSystem(assembly.matrix, active, row, color, shading, plate_share, film, weight, palette, plate_basis)
 
     @property
     def frames(self) -> int:
@@ -180,19 +175,37 @@ def _cast(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     return frame, number, pixel, amounts[frame, number, pixel].astype(np.float64)
 
 
-def _corners(
-    entries: FragmentWeights, faces: int, palette: Palette
-) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray]:
-    """Image and pixel, column (image, face and place as one number) and weight of every entry.
+def _assembled(
+    entries: FragmentWeights, palette: Palette, *, frames: int, pixels: int, images: int, faces: int, shadows: np.ndarray | None
+) -> Assembly:
+    """The matrix of the bodies' entries, and of shadows, whose columns come last and have no number."""
+    offset, weight = _places(entries, palette)
+    places, moments, cast = palette.corner.shape[1], images // frames, None if shadows is None else _cast(shadows)
+    if cast is None and len(entries.image) and images * faces * places <= MAX_LOOKUP_SIZE:
+        return assembled(
+            entries.image, entries.pixel, entries.face, offset, weight, frames=frames, moments=moments, pixels=pixels,
+            faces=faces, places=places,
+        )  # fmt: skip
+    columns = ((entries.image * faces + entries.face)[:, None] * places + offset).reshape(-1)
+    rows = np.repeat(entries.image // moments * pixels + entries.pixel, weight.shape[1])
+    weights = weight.reshape(-1).astype(np.float64)
+    column, at_column = _numbered(columns, images * faces * places)
+    count = len(column)
+    if cast is not None:
+        frame, number, pixel, amount = cast
+        rows, at_column = np.concatenate([rows, frame * pixels + pixel]), np.concatenate([at_column, count + number])
+        weights, count = np.concatenate([weights, amount]), count + shadows.shape[1]
+    row, at_row = _numbered(rows, frames * pixels)
+    return Assembly(csr_matrix((weights, (at_row, at_column)), shape=(len(row), count)), row, column)
+
+
+def _places(entries: FragmentWeights, palette: Palette) -> tuple[np.ndarray, np.ndarray]:
+    """Places in a face [n or 1, K] of the colours of each entry, and their weights [n, K].
 
     Where the corners of each face have one colour, their weights are summed into the first.
     """
-    first = (entries.image * faces + entries.face) * palette.corner.shape[1]
     if (palette.corner == palette.corner[:, :1]).all():
-        return (entries.image, entries.pixel), first, entries.weight.sum(axis=1, dtype=np.float64)
+        return np.zeros((1, 1), dtype=np.int64), entries.weight.sum(axis=1, dtype=np.float64)[:, None]
     if palette.lattice.divisions == 1:
-        offsets, weights = np.arange(3)[None], entries.weight.astype(np.float64)
-    else:
-        offsets, weights = palette.lattice.weights(entries.weight.astype(np.float64))
-    image, pixel = (np.repeat(indices, weights.shape[1]) for indices in (entries.image, entries.pixel))
-    return (image, pixel), (first[:, None] + offsets).reshape(-1), weights.reshape(-1)
+        return np.arange(3)[None], entries.weight
+    return palette.lattice.weights(entries.weight.astype(np.float64))
