@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import ti_render.raster.fragment_weights as module
 from tests.reference import render_scenes
 from ti_render import RasterSettings, RenderInputs, fragment_weights, mesh_topology, render
 from ti_sim.base.errors import UserError
@@ -54,6 +55,16 @@ def test_what_is_left_shows_the_backdrop():
     np.add.at(covered, (found.image, found.pixel), found.weight.sum(axis=1))
     white = replace(inputs, albedo=np.zeros_like(inputs.albedo), background=np.ones((1, 2, 3)))
     np.testing.assert_allclose(1 - covered.reshape(-1, SIZE[1], SIZE[0]), render(white, settings).images[..., 0], atol=2e-5)
+
+
+def test_counted_fragments_are_the_same(monkeypatch):
+    """Fragments that are counted before, where there may be many, and those that are not: equal to the last bit."""
+    inputs, settings = unlit(4, antialias=2)
+    found = fragment_weights(render(inputs, settings))
+    monkeypatch.setattr(module, "MAX_UNCOUNTED", 0)
+    counted = fragment_weights(render(inputs, settings))
+    for name in ("image", "pixel", "face", "weight"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(counted, name))
 
 
 def test_no_face_in_the_picture():
