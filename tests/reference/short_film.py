@@ -16,4 +16,4 @@ def short_film() -> dict[str, np.ndarray]:
     film = scene.render(states)
     film.square().sum().backward()
     arrays = {"body_q": states.body_q, "film": film, "gravity_bar": gravity.grad}
-    return {name: array.detach().numpy() for name, array in arrays.items()}
+    return {name: array.detach().cpu().numpy() for name, array in arrays.items()}

@@ -3,12 +3,14 @@
 import numpy as np
 
 from tests.reference.bristle_cases import KT, MASS, pinched
+from tests.reference.devices import long_loops
 from tests.reference.rigid_cases import GRAVITY
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import ArticulatedSolver
 from ti_sim.rollout.adjoint import StoreAll
 
 
+@long_loops
 def test_a_pinched_box_stays_in_single_precision() -> None:
     """5 10^4 steps; a part of the displacement below its last digit is lost, and the box does not creep for that."""
     frames = 50

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.reference import launched_kernels as kernels
+from tests.reference.devices import host_arguments
 from tests.reference.taichi_arrays import as_numpy, taichi_array
 from ti_sim.base import fast_launch
 from ti_sim.base.runtime import require
@@ -38,6 +39,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return outcomes
 
 
+@host_arguments
 @pytest.mark.parametrize(("first", "second"), list(product(MAKERS, MAKERS)))
 def test_arrays_of_every_container(first: str, second: str, handed: list[bool]) -> None:
     x, y = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((2, 3), dtype=np.float32)
@@ -49,6 +51,7 @@ def test_arrays_of_every_container(first: str, second: str, handed: list[bool]) 
     np.testing.assert_array_equal(as_numpy(source), x)
 
 
+@host_arguments
 @pytest.mark.parametrize("real", [2.0, 2, np.float32(2), np.float64(2), np.int64(2)])
 @pytest.mark.parametrize("integer", [3, np.int32(3), np.int64(3)])
 def test_numbers_of_every_type(real: object, integer: object, handed: list[bool]) -> None:
@@ -67,6 +70,7 @@ def test_types_and_dimensions_and_templates_may_change_from_call_to_call() -> No
                 assert as_numpy(target).dtype == dtype
 
 
+@host_arguments
 def test_a_tensor_that_keeps_a_gradient_still_gets_it() -> None:
     x = torch.arange(3, dtype=torch.float32, requires_grad=True)
     y = torch.zeros(3, requires_grad=True)
@@ -82,6 +86,7 @@ def test_kernels_that_return_something() -> None:
     assert kernels.total(torch.arange(5, dtype=torch.float32)) == 10.0
 
 
+@host_arguments
 def test_arrays_of_vectors() -> None:
     for make in (np.array, torch.tensor):
         points, lengths = make(np.array([[3, 4, 0], [0, 0, 2]], np.float32)), make(np.zeros(2, np.float32))

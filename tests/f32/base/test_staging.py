@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from tests.reference import launched_kernels as kernels
+from tests.reference.devices import host_arguments
 from tests.reference.taichi_arrays import taichi_array
 from ti_sim.base import fast_launch, launcher, staging
 from ti_sim.base.errors import UserError
@@ -153,6 +154,7 @@ def test_numbers_that_do_not_lie_at_multiples_of_their_size_are_refused() -> Non
 # -- launches -------------------------------------------------------------------------------------------------------------
 
 
+@host_arguments
 @pytest.mark.parametrize("make", [np.array, torch.tensor])
 def test_kernels_write_to_arrays_that_overlap(make: Callable[..., Any], launched: list[Sequence[Any]]) -> None:
     buffer, source = make([0.0, 0.0, 0.0, 0.0, 5.0]), make([1.0, 2.0, 3.0])
@@ -162,6 +164,7 @@ def test_kernels_write_to_arrays_that_overlap(make: Callable[..., Any], launched
     assert given[2].data_ptr() + given[2].element_size() == given[3].data_ptr()
 
 
+@host_arguments
 @pytest.mark.parametrize("bound", [False, True])
 def test_the_same_array_as_two_arguments(bound: bool, launched: list[Sequence[Any]]) -> None:
     array, source = np.zeros(4, np.float32), np.arange(4, dtype=np.float32)
@@ -185,6 +188,7 @@ def test_bound_launches_without_host_arrays_keep_what_they_are_given(launched: l
     assert array.to_numpy().tolist() == [11.0, 22.0, 22.0, 33.0]
 
 
+@host_arguments
 def test_read_only_and_empty_arguments(launched: list[Sequence[Any]]) -> None:
     array, source, empty = np.zeros(3), np.arange(3.0), np.zeros(0)
     source.flags.writeable = False
@@ -194,6 +198,7 @@ def test_read_only_and_empty_arguments(launched: list[Sequence[Any]]) -> None:
     assert array.tolist() == [0.0, 11.0, 22.0] and source.tolist() == [0.0, 1.0, 2.0] and len(launched) == 3
 
 
+@host_arguments
 def test_arguments_that_take_taichis_own_path(launched: list[Sequence[Any]]) -> None:
     """Return values, arrays of vectors, column order, gradients."""
     assert kernels.total(np.arange(5, dtype=np.float32)) == 10.0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reference.deformable_cases import inputs_for
+from tests.reference.devices import long_loops
 from ti_sim import Checkpoint, StoreAll
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
@@ -16,6 +17,7 @@ def in_f32(inputs: DeformableInputs) -> DeformableInputs:
     return DeformableInputs(*(array.astype(np.float32) for array in inputs.arrays()))
 
 
+@long_loops
 def test_twenty_thousand_steps_with_checkpoints() -> None:
     model = DeformableModel(particle_rest=np.zeros((1, 3)), loaded=np.array([0]))
     steps, dt = 20000, 1e-4

@@ -26,7 +26,7 @@ def scene() -> Scene:
 @pytest.fixture(scope="module")
 def motion(scene: Scene) -> np.ndarray:
     """[T, 3] places of the block."""
-    return scene.rollout().placement[0, :, 0, :3].numpy()
+    return scene.rollout().placement[0, :, 0, :3].cpu().numpy()
 
 
 def table(path: Path, times: np.ndarray, places: np.ndarray, *, separator: str = ",", comma: bool = False) -> Path:
@@ -42,7 +42,7 @@ def test_tables_with_other_separators(scene: Scene, motion: np.ndarray, tmp_path
     path = table(tmp_path / "t.csv", times, motion, separator=separator, comma=comma)
     loss = StateLoss(None, path)
     target = loss.of_target(scene, None, range(FRAMES + 1))
-    np.testing.assert_allclose(target.numpy(), motion, atol=1e-6)
+    np.testing.assert_allclose(target.cpu().numpy(), motion, atol=1e-6)
 
 
 @pytest.mark.parametrize(("factor", "unit"), [(1e3, "milliseconds"), (1e6, "microseconds"), (1e9, "nanoseconds")])

@@ -26,7 +26,7 @@ def test_masks_have_the_root_of_their_weights(weights: torch.Tensor) -> None:
     loss = MaskLoss(masks, weights=PixelWeights(weights))
     loss.check(scene)
     compared = loss.of_target(scene, None, frames)[..., 0]
-    np.testing.assert_allclose((compared**2).numpy(), weights.numpy() * masks, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose((compared**2).cpu().numpy(), weights.numpy() * masks, rtol=1e-5, atol=1e-7)
     whole = MaskLoss(masks).count(frames, ())
     assert MaskLoss(masks, weights=PixelWeights(0.25 + 0 * weights)).count(frames, ()) == pytest.approx(0.25 * whole)
 
@@ -54,7 +54,7 @@ def test_depths_have_the_root_of_their_weights_and_end_at_the_cameras_far(weight
     loss.check(scene)
     assert loss.count(frames, ()) == pytest.approx(counts.sum(), rel=1e-5)
     compared = loss.of_target(scene, None, frames)
-    np.testing.assert_allclose((compared**2).numpy(), counts * (0.5 * far) ** 2, rtol=1e-5)
+    np.testing.assert_allclose((compared**2).cpu().numpy(), counts * (0.5 * far) ** 2, rtol=1e-5)
 
 
 def test_differences_of_depths_end_at_their_limit() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tests.reference import render_scenes
+from tests.reference.devices import needs_cpu
 from ti_render import look_at, pack_camera, render, render_adjoint
 from ti_render.shading.reflection import highlight
 from ti_sim.base.lanes import (
@@ -24,6 +25,8 @@ from ti_sim.base.lanes import (
     store_lanes,
 )
 from ti_sim.base.runtime import ti, with_vector_code
+
+pytestmark = needs_cpu("a GPU has no vector lanes")
 
 RENDER = sys.modules["ti_render.render"]
 

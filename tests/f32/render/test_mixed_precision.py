@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from risp_torch import load_scene
+from risp_torch.scene.bridge import bridge_device
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -16,7 +17,7 @@ def test_pictures_and_gradients_are_those_of_the_working_precision(name: str, pa
 
     def run(lower: bool) -> tuple[torch.Tensor, torch.Tensor]:
         value = torch.as_tensor(scene.parameters[parameter].value, dtype=torch.float32).requires_grad_()
-        with torch.autocast("cpu", dtype=dtype, enabled=lower):
+        with torch.autocast(bridge_device().type, dtype=dtype, enabled=lower):
             pictures = scene.render(scene.rollout({parameter: value}, frames=3), {parameter: value})
             ((pictures - 0.5) ** 2).mean().backward()
         return pictures.detach(), value.grad

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from risp_torch import load_scene
+from tests.reference.devices import needs_cpu
 from ti_sim.base.parallel import repeatable_sums, runs_serially, sums_serially
 
-pytestmark = pytest.mark.threads
+pytestmark = [pytest.mark.threads, needs_cpu("the atomic sums of a GPU have no fixed order")]
 
 
 def test_adjoints_of_a_picture_are_repeatable() -> None:

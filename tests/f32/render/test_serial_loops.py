@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.reference.devices import needs_cpu
 from tests.reference.short_film import short_film
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.threads
+@needs_cpu("threads of the CPU")
 def test_one_thread_computes_the_numbers_of_several(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np; from ti_sim.base.runtime import start; start(device='cpu', precision='f32'); "

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference import numpy_rigid
+from tests.reference.devices import long_loops
 from tests.reference.repeated import to_the_last_bit
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, box_inertia, box_points, cast, one_body, pair, tilted_box
 from ti_sim.base.errors import UserError
@@ -23,6 +24,7 @@ STEPS = {
 }  # fmt: skip
 
 
+@long_loops
 @pytest.mark.parametrize("integrator", ["semi_implicit", "rk4"])
 def test_twenty_thousand_steps_in_a_tenth_of_the_memory(integrator: str) -> None:
     """A box is thrown, slides to rest, and is pushed in between. The two ways add the same numbers in another order."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.reference import numpy_rigid
+from tests.reference.devices import long_loops
 from tests.reference.rigid_adjoints import rigid_gradcheck
 from tests.reference.rigid_cases import (
     ALL_NAMES,
@@ -140,6 +141,7 @@ def on_a_slope(angle: float, *, mu: float = 0.5, kt: float = 1000.0, kf: float =
     return replace(model, has_bristles=True), replace(inputs, gravity=gravity, body_bristle=np.array([[kt]]))
 
 
+@long_loops
 def test_no_creep_below_the_cone() -> None:
     """10^5 steps on a slope of 20 degrees: the box moves by what four bristles give, and stays; without them it creeps."""
     model, inputs = on_a_slope(np.radians(20.0), kf=25.0)  # damped, so that nothing slips on the way to rest
@@ -155,6 +157,7 @@ def test_no_creep_below_the_cone() -> None:
     np.testing.assert_allclose(creep, 5.0 * MASS * GRAVITY * np.sin(np.radians(20.0)) / (4 * 25.0), rtol=1e-2)
 
 
+@long_loops
 def test_slip_above_the_cone() -> None:
     """On 40 degrees with mu = 0.5 the box accelerates by g (sin - mu cos) after the bristles have given way."""
     angle = np.radians(40.0)
@@ -163,6 +166,7 @@ def test_slip_above_the_cone() -> None:
     np.testing.assert_allclose(np.diff(body_qd)[3:], 0.1 * GRAVITY * (np.sin(angle) - 0.5 * np.cos(angle)), rtol=1e-5)
 
 
+@long_loops
 def test_a_sliding_box_stops_and_stays() -> None:
     """It stops within v^2 / (2 mu g), and what the bristles store turns it back by less than they give."""
     model, inputs = on_a_slope(0.0, mu=0.4, kt=4000.0, kf=20.0)

@@ -371,7 +371,7 @@ def test_the_force_of_rk4_is_that_of_its_first_stage() -> None:
 def arrays_of(state: State) -> dict[str, np.ndarray]:
     skipped = ("body_q", "body_qd") if state.joint_q is not None else ("particle_driving",)
     skipped += ("particle_q", "particle_qd") if state.particle_history is not None else ()
-    return {name: array.detach().numpy() for name, array in state.arrays().items() if name not in skipped}
+    return {name: array.detach().cpu().numpy() for name, array in state.arrays().items() if name not in skipped}
 
 
 GRADIENTS: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
