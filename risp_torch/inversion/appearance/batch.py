@@ -13,6 +13,7 @@ from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearan
 from risp_torch.inversion.appearance.fit.look import Look
 from risp_torch.inversion.appearance.fit.look_equations import LookInverse
 from risp_torch.inversion.appearance.fit.objective import PLATE_REGULARISATION
+from risp_torch.inversion.appearance.fit.observation_kernel import observations
 from risp_torch.inversion.appearance.fit.solve import solve_look
 from risp_torch.inversion.appearance.model.background_plate import SmoothPictures
 from risp_torch.inversion.appearance.model.palette import GREY, Palette
@@ -153,6 +154,16 @@ def composed(solved: Sequence[SolvedLook], film: torch.Tensor) -> torch.Tensor:
     """[B, n, H, W, 3] the films in the solved looks, without gradient."""
     pictures = np.stack([solved_look.pictures for solved_look in solved])
     return torch.as_tensor(pictures).to(film).reshape(len(solved), *film.shape)
+
+
+def observed_in(solved: Sequence[SolvedLook], film: torch.Tensor, robust_scale: float) -> torch.Tensor:
+    """[B, n, 3 H W + 1] observations of a film [n, H, W, 3] in the solved looks, without gradient; the last is 0.
+
+    Pixels are moved towards the film where the residual is large (``MatchedLoss``).
+    """
+    target = np.ascontiguousarray(film.detach().flatten(1, 2).cpu().numpy())
+    observed = [observations(each.system, each.look, each.plate, target, robust_scale) for each in solved]
+    return torch.as_tensor(np.stack(observed) if len(observed) > 1 else observed[0][None]).to(film)
 
 
 def rendered(unlit_inputs: UnlitRenderInputs, solved: Sequence[SolvedLook]) -> torch.Tensor:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.autograd import forward_ad
 
-from risp_torch.inversion.appearance.batch import SolvedLook, composed, pixels_of, rendered, solve_worlds
+from risp_torch.inversion.appearance.batch import SolvedLook, composed, observed_in, pixels_of, rendered, solve_worlds
 from risp_torch.inversion.appearance.fit.background_mean import still_plate
 from risp_torch.inversion.appearance.fit.frozen_appearance import FrozenAppearance
 from risp_torch.inversion.appearance.model.shadow import check_ground
@@ -133,10 +133,13 @@ class MatchedLoss(PictureLoss):
             for array in (*vars(unlit_inputs.arrays).values(), unlit_inputs.exposure_weights)
             if isinstance(array, torch.Tensor)
         ]
-        pictures = rendered(unlit_inputs, solved) if any(map(_has_derivative, inputs)) else composed(solved, film)
-        residual = pictures - film
-        factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust_scale**2)
-        observed = self.compared(film + factor * residual, numbers).clone()
+        has_derivatives = any(map(_has_derivative, inputs))
+        if self.weights is None and not has_derivatives:
+            observed = observed_in(solved, film, self.settings.robust_scale)
+        else:
+            residual = (rendered(unlit_inputs, solved) if has_derivatives else composed(solved, film)) - film
+            factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / self.settings.robust_scale**2)
+            observed = self.compared(film + factor * residual, numbers).clone()
         penalties = [max(solved_look.penalty, 0.0) / len(numbers) for solved_look in solved]
         observed[..., -1] = torch.tensor(penalties, dtype=torch.float64).sqrt().to(observed)[:, None]
         return observed

@@ -104,3 +104,17 @@ def test_normal_matrices_are_those_of_sparse_products(solved, monkeypatch):
     monkeypatch.setattr(look_equations, "MAX_COLUMNS", 0)
     for a, b in zip(whole, LookEquations(Fit.of(system, settings, look))._matrices, strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-11 * np.abs(b).max())
+
+
+@pytest.mark.parametrize("look", [{}, {"exposure": True}, {"plate": "smooth"}, {"shadow": True}], ids=str)
+def test_observations_are_those_of_the_pictures(look):
+    """Observations in a solved look, in one pass and by the pictures in it."""
+    scene = flying_box(ground=-0.06 if "shadow" in look else None)
+    with torch.no_grad():
+        film = scene.render(scene.rollout({}), {})[0]
+        film = film + 0.1 * torch.as_tensor(np.random.default_rng(2).normal(size=film.shape)).to(film)
+        loss = Comparison.of(scene, MatchedLoss(LookSettings(**look)), film).loss
+        found = loss.observe(scene, scene.rollout({}), {}, None)
+        residual = batch.composed([loss._begin], film) - film
+    factor = torch.rsqrt(1.0 + (residual * residual).sum(dim=-1, keepdim=True) / loss.settings.robust_scale**2)
+    torch.testing.assert_close(found[..., :-1], (film + factor * residual).flatten(-3), rtol=0, atol=1e-12)
