@@ -146,7 +146,9 @@ def _averaged(film: torch.Tensor, factor: int) -> torch.Tensor:
 
 
 def _shifted(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
-    """A film [T, H, W, 3], moved; the pixels of its borders are repeated."""
+    """A film [T, H, W, 3], moved; the pixels of its borders are repeated. It is the film itself if nothing moves."""
+    if not (down or right):
+        return film
     height, width = film.shape[1:3]
     rows = (torch.arange(height, device=film.device) - down).clamp(0, height - 1)
     columns = (torch.arange(width, device=film.device) - right).clamp(0, width - 1)
@@ -155,6 +157,8 @@ def _shifted(film: torch.Tensor, down: int, right: int) -> torch.Tensor:
 
 def _shifted_back(film: torch.Tensor, original: torch.Tensor, down: int, right: int) -> torch.Tensor:
     """A shifted film, shifted back; pixels that left the picture are those of ``original``."""
+    if not (down or right):
+        return film
     result, (height, width) = original.clone(), film.shape[1:3]
     result[:, : height - down, : width - right] = film[:, down:, right:]
     return result
