@@ -9,6 +9,7 @@ vector, -=, abs, floor, exp, log and casts end the process. Branches take place 
 from typing import Any
 
 from ti_sim.base.runtime import ti
+from ti_sim.base.vecmath import mat3, vec3
 
 # 32-byte vectors of f32: longer ones are no faster here, as a row of pixels of a small face has few pixels.
 LANES = 8
@@ -80,6 +81,75 @@ class LaneVector:
         return LaneVector(*[a * b for a, b in zip(self.entries, components(other), strict=True)])
 
     dot._is_wrapped_kernel = by_components._is_wrapped_kernel = True
+
+
+class LaneMatrix:
+    """A 3 x 3 matrix in space whose entries are vectors of lanes, while a kernel is compiled.
+
+    The other operand of + and - is a matrix of this kind; that of * is a number, with or without lanes, on the right; that of @ a
+    matrix of this kind or a ``LaneVector``.
+
+    Attributes:
+        entries: the nine entries, row by row.
+    """
+
+    _data_oriented = True
+    _is_wrapped_kernel = True
+
+    def __init__(self, *entries: Any) -> None:
+        self.entries = [ti.lang.impl.expr_init(entry) for entry in entries]
+
+    def __getitem__(self, index: tuple[int, int]) -> Any:
+        return self.entries[3 * index[0] + index[1]]
+
+    def __add__(self, other: "LaneMatrix") -> "LaneMatrix":
+        return LaneMatrix(*[a + b for a, b in zip(self.entries, other.entries, strict=True)])
+
+    def __sub__(self, other: "LaneMatrix") -> "LaneMatrix":
+        return LaneMatrix(*[a - b for a, b in zip(self.entries, other.entries, strict=True)])
+
+    def __mul__(self, factor: Any) -> "LaneMatrix":
+        return LaneMatrix(*[a * factor for a in self.entries])
+
+    def matrix_product(self, other: Any) -> Any:
+        """The product by @, see ``ti_sim.base.matrix_products``."""
+        if isinstance(other, LaneVector):
+            return LaneVector(*[_sum_of_products([self[i, k] for k in range(3)], other.entries) for i in range(3)])
+        columns = [[other[k, j] for k in range(3)] for j in range(3)]
+        return LaneMatrix(*[_sum_of_products([self[i, k] for k in range(3)], columns[j]) for i in range(3) for j in range(3)])
+
+    def _assign(self, other: "LaneMatrix") -> None:
+        """Taichi's hook of an assignment to a variable of a kernel: the variable keeps this object."""
+        for target, value in zip(self.entries, other.entries, strict=True):
+            target._assign(value)
+
+    def _augassign(self, other: "LaneMatrix", operation: str) -> None:
+        """Taichi's hook of += and -=."""
+        for target, value in zip(self.entries, other.entries, strict=True):
+            target._assign(target + value if operation == "Add" else target - value)
+
+    def transpose(self) -> "LaneMatrix":
+        """The transpose."""
+        return LaneMatrix(*[self[j, i] for i in range(3) for j in range(3)])
+
+    transpose._is_wrapped_kernel = True
+
+
+def _sum_of_products(first: list[Any], second: list[Any]) -> Any:
+    return first[0] * second[0] + first[1] * second[1] + first[2] * second[2]
+
+
+def matrix_like(matrix: Any, *entries: Any) -> Any:
+    """A 3 x 3 matrix from its entries, row by row, while a kernel is compiled: in lanes where ``matrix`` is."""
+    return LaneMatrix(*entries) if isinstance(matrix, LaneMatrix) else mat3(*entries)
+
+
+def vector_like(matrix: Any, *entries: Any) -> Any:
+    """A 3-vector from its components, while a kernel is compiled: in lanes where ``matrix`` is."""
+    return LaneVector(*entries) if isinstance(matrix, LaneMatrix) else vec3(*entries)
+
+
+matrix_like._is_wrapped_kernel = vector_like._is_wrapped_kernel = True
 
 
 def components(x: Any) -> list[Any]:

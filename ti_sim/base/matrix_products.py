@@ -83,6 +83,8 @@ def _within_kernels(
 
     @wraps(original)
     def dispatch(*matrices: Any, **options: Any) -> Any:
+        if hasattr(matrices[0], "matrix_product"):  # ``ti_sim.base.lanes``
+            return matrices[0].matrix_product(*matrices[1:])
         is_supported = not options and impl.inside_kernel() and all(type(m) is expression and m.is_tensor() for m in matrices)
         if is_supported and shapes_fit(*(m.get_shape() for m in matrices)):
             return product(*matrices)

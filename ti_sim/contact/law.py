@@ -264,7 +264,7 @@ def contact_force_adjoint(height, u, ke, kd, kf, mu, dt, force_bar):
         sliding_bar = -(u.x * force_bar.x + u.y * force_bar.y)
         contact_bar = vec4(depth * force_bar.z, -u.z * force_bar.z, sliding_bar, 0.0)
     elif path[0] > -path[1]:
-        friction_bar = -vec2(force_bar.x, force_bar.y)
+        friction_bar = vec2(-force_bar.x, -force_bar.y)
         friction, trial_force_bar, path_bar, law_bar = limited_friction_vector_adjoint(
             kf * tangential_velocity, path, ke, kd, mu, friction_bar
         )

@@ -12,6 +12,7 @@ the strain). All densities are zero at F = 1 and a = 0, invariant under rotation
 Explicit adjoints, implicit steps and implicit adjoints all need the same dP, which is symmetric: <dP(F; A), B> = <dP(F; B), A>.
 """
 
+from ti_sim.base.lanes import matrix_like, vector_like
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, rotation_matrix, vec3, vec4
 from ti_sim.deformable.families import ENERGIES
@@ -37,7 +38,8 @@ def inner(a, b):
 @ti.func
 def cofactor(f):
     """Cofactor matrix, the derivative of the determinant."""
-    return mat3(
+    return matrix_like(
+        f,
         f[1, 1] * f[2, 2] - f[1, 2] * f[2, 1], f[1, 2] * f[2, 0] - f[1, 0] * f[2, 2], f[1, 0] * f[2, 1] - f[1, 1] * f[2, 0],
         f[2, 1] * f[0, 2] - f[2, 2] * f[0, 1], f[2, 2] * f[0, 0] - f[2, 0] * f[0, 2], f[2, 0] * f[0, 1] - f[2, 1] * f[0, 0],
         f[0, 1] * f[1, 2] - f[0, 2] * f[1, 1], f[0, 2] * f[1, 0] - f[0, 0] * f[1, 2], f[0, 0] * f[1, 1] - f[0, 1] * f[1, 0],
@@ -47,11 +49,18 @@ def cofactor(f):
 @ti.func
 def cofactor_differential(f, g):
     """Differential of ``cofactor(f)`` for a change g of f."""
-    entries = mat3(0.0)
-    for i, j in ti.static(ti.ndrange(3, 3)):
-        k, h, m, n = ti.static((i + 1) % 3, (i + 2) % 3, (j + 1) % 3, (j + 2) % 3)
-        entries[i, j] = f[k, m] * g[h, n] + g[k, m] * f[h, n] - f[k, n] * g[h, m] - g[k, n] * f[h, m]
-    return entries
+    return matrix_like(
+        f,
+        f[1, 1] * g[2, 2] + g[1, 1] * f[2, 2] - f[1, 2] * g[2, 1] - g[1, 2] * f[2, 1],
+        f[1, 2] * g[2, 0] + g[1, 2] * f[2, 0] - f[1, 0] * g[2, 2] - g[1, 0] * f[2, 2],
+        f[1, 0] * g[2, 1] + g[1, 0] * f[2, 1] - f[1, 1] * g[2, 0] - g[1, 1] * f[2, 0],
+        f[2, 1] * g[0, 2] + g[2, 1] * f[0, 2] - f[2, 2] * g[0, 1] - g[2, 2] * f[0, 1],
+        f[2, 2] * g[0, 0] + g[2, 2] * f[0, 0] - f[2, 0] * g[0, 2] - g[2, 0] * f[0, 2],
+        f[2, 0] * g[0, 1] + g[2, 0] * f[0, 1] - f[2, 1] * g[0, 0] - g[2, 1] * f[0, 0],
+        f[0, 1] * g[1, 2] + g[0, 1] * f[1, 2] - f[0, 2] * g[1, 1] - g[0, 2] * f[1, 1],
+        f[0, 2] * g[1, 0] + g[0, 2] * f[1, 0] - f[0, 0] * g[1, 2] - g[0, 0] * f[1, 2],
+        f[0, 0] * g[1, 1] + g[0, 0] * f[1, 1] - f[0, 1] * g[1, 0] - g[0, 1] * f[1, 0],
+    )
 
 
 @ti.func
@@ -59,7 +68,7 @@ def symmetric_product(a, b):
     """Symmetric part of a^T b."""
     c = a.transpose() @ b
     xy, yz, zx = 0.5 * (c[0, 1] + c[1, 0]), 0.5 * (c[1, 2] + c[2, 1]), 0.5 * (c[2, 0] + c[0, 2])
-    return mat3(c[0, 0], xy, zx, xy, c[1, 1], yz, zx, yz, c[2, 2])
+    return matrix_like(c, c[0, 0], xy, zx, xy, c[1, 1], yz, zx, yz, c[2, 2])
 
 
 @ti.func
@@ -185,14 +194,42 @@ def stress(energy: ti.template(), f, mu, lam, actuation):
         for i in ti.static(range(3)):
             second_stress[i, i] += pressure
         p = f @ second_stress
-    else:
+    elif ti.static(energy == COROTATED):
         c = cofactor(f)
-        excess_volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
-        if ti.static(energy == COROTATED):
-            p = 2 * mu * (f - nearest_rotation(f)) + lam * excess_volume * c
-        else:
-            p = mu * (1 - 1 / (inner(f, f) + 1)) * f + (lam * excess_volume - 0.75 * mu) * c
+        p = 2 * mu * (f - nearest_rotation(f)) + lam * excess_volume_of(f, c, actuation) * c
+    else:
+        p = neo_hookean_stress(f, mu, lam, actuation)
     return p
+
+
+@ti.func
+def excess_volume_of(f, c, actuation):
+    """det F - 1 - a, from F and its cofactors c."""
+    return f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1.0 - actuation
+
+
+@ti.func
+def neo_hookean_stress(f, mu, lam, actuation):
+    """``stress`` of the neo-Hookean energy; also in lanes (``ti_sim.base.lanes``)."""
+    c = cofactor(f)
+    return f * (mu * (1.0 - 1.0 / (inner(f, f) + 1.0))) + c * (lam * excess_volume_of(f, c, actuation) - 0.75 * mu)
+
+
+@ti.func
+def neo_hookean_differential(f, g, mu, lam, actuation):
+    """``stress_differential`` of the neo-Hookean energy; also in lanes."""
+    c = cofactor(f)
+    excess_volume, volume_differential = excess_volume_of(f, c, actuation), inner(c, g)
+    inverse, inner_product = 1.0 / (inner(f, f) + 1.0), inner(f, g)
+    dp = (
+        g * (mu * (1.0 - inverse)) + f * (2.0 * mu * inverse * inverse * inner_product) + c * (lam * volume_differential)
+        + cofactor_differential(f, g) * (lam * excess_volume - 0.75 * mu)
+    )  # fmt: skip
+    parameter_derivatives = vector_like(
+        f, (1.0 - inverse) * inner_product - 0.75 * volume_differential, excess_volume * volume_differential,
+        0.0 - lam * volume_differential,
+    )  # fmt: skip
+    return dp, parameter_derivatives
 
 
 @ti.func
@@ -232,24 +269,14 @@ def stress_differential(energy: ti.template(), f, rotation, g, mu, lam, actuatio
         parameter_derivatives = vec3(
             2 * inner(strain, strain_differential), dilation * volume_differential, -lam * volume_differential
         )
-    else:
+    elif ti.static(energy == COROTATED):
         c = cofactor(f)
-        excess_volume = f[0, 0] * c[0, 0] + f[0, 1] * c[0, 1] + f[0, 2] * c[0, 2] - 1 - actuation
-        volume_differential = inner(c, g)
-        if ti.static(energy == COROTATED):
-            dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * volume_differential * c
-            dp += lam * excess_volume * cofactor_differential(f, g)
-            parameter_derivatives = vec3(
-                2 * inner(f - rotation, g), excess_volume * volume_differential, -lam * volume_differential
-            )
-        else:
-            inverse = 1 / (inner(f, f) + 1)
-            inner_product = inner(f, g)
-            dp = mu * (1 - inverse) * g + (2 * mu * inverse * inverse * inner_product) * f + lam * volume_differential * c
-            dp += (lam * excess_volume - 0.75 * mu) * cofactor_differential(f, g)
-            parameter_derivatives = vec3(
-                (1 - inverse) * inner_product - 0.75 * volume_differential,
-                excess_volume * volume_differential,
-                -lam * volume_differential,
-            )
+        excess_volume, volume_differential = excess_volume_of(f, c, actuation), inner(c, g)
+        dp = 2 * mu * (g - rotation_differential(f, rotation, g)) + lam * volume_differential * c
+        dp += lam * excess_volume * cofactor_differential(f, g)
+        parameter_derivatives = vec3(
+            2 * inner(f - rotation, g), excess_volume * volume_differential, -lam * volume_differential
+        )
+    else:
+        dp, parameter_derivatives = neo_hookean_differential(f, g, mu, lam, actuation)
     return dp, parameter_derivatives

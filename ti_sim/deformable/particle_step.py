@@ -131,13 +131,19 @@ def move_particle(arrays: ti.template(), states: ti.template(), b, row, next_row
                 v[k] = arrays.prescribed_qd[b, frame, prescribed_row, k]
     x += dt * v
     store_particle(states, b, next_row, p, x, v)
-    return ti.abs(x).sum() + ti.abs(v).sum()
+    return absolute_sum(x) + absolute_sum(v)
+
+
+@ti.func
+def absolute_sum(x):
+    """|x| + |y| + |z| of a 3-vector."""
+    return ti.abs(x[0]) + ti.abs(x[1]) + ti.abs(x[2])
 
 
 @ti.func
 def particle_size(states: ti.template(), b, row, p):
     """Sum of the absolute entries of a state, as returned by ``move_particle``."""
-    return ti.abs(load_position(states, b, row, p)).sum() + ti.abs(load_velocity(states, b, row, p)).sum()
+    return absolute_sum(load_position(states, b, row, p)) + absolute_sum(load_velocity(states, b, row, p))
 
 
 @ti.func

@@ -30,7 +30,7 @@ from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.implicit.ground_forces import ground_forces, ground_forces_adjoint
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
 from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
-from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, compiled_for_elements, has_lanes, prepare
 from ti_sim.deformable.particle_step import Output
 from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_tables import self_contact_memory
@@ -120,7 +120,8 @@ class DeformableSolver(Solver):
         result = DeformableRollout(
             *frame_arrays, *divergence_marks, inputs, frames, adjoint, None if adjoint is None else checkpoints
         )
-        self._advance(prepare(self.model, inputs), result, states, interval != 1, True, keep_every, checkpoints, 0, steps)
+        arrays = prepare(self.model, inputs, in_lanes=has_lanes(self.model))
+        self._advance(arrays, result, states, interval != 1, True, keep_every, checkpoints, 0, steps)
         mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
 
@@ -140,7 +141,10 @@ class DeformableSolver(Solver):
         slots = slots_of(self.model, like) if self.plan(b) == "element" else None
         thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) for _ in range(2))
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
-        arrays, adjoint_arrays = prepare(self.model, inputs), prepare(self.model, inputs, differentiable=True)
+        arrays, adjoint_arrays = (
+            prepare(self.model, inputs, differentiable=differentiable, in_lanes=has_lanes(self.model))
+            for differentiable in (False, True)
+        )
         shared_arguments = (bar, dual, *bars, adjoint_arrays, sums.partial_sums())
         num_chunks = self._contact_chunks(slots)
 
@@ -153,13 +157,13 @@ class DeformableSolver(Solver):
                 step_count = min(_SUM_STEPS, first + count - start)
                 contacts = self_contact_memory(self.model, inputs, step=start + step_count - 1, num_chunks=num_chunks)
                 if slots:
-                    step_launcher = StepLauncher(
+                    step_launcher = compiled_for_elements(self.model, StepLauncher)(
                         element_plan.step_all_adjoint, element_team(like, self.model, slots, b), slots, states, first,
                         element_bars, *shared_arguments, contacts, *self._step_arguments(),
                     )  # fmt: skip
                     step_launcher.run(start + step_count - 1, step_count, thread_tuner, direction=-1)
                 else:
-                    world_plan.advance_adjoint(*views(
+                    compiled_for_elements(self.model, world_plan.advance_adjoint)(*views(
                         states, rollout.diverged_step, *shared_arguments, contacts, iterations_per_task(b),
                         *self._step_arguments(), start, start - first, step_count,
                     ))  # fmt: skip
@@ -294,7 +298,7 @@ class DeformableSolver(Solver):
             contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
             forces = zeros_in_same_library(like, (b, slots.rows, 3))
             fault = int_zeros_in_same_library(like, (b, p))
-            step_launcher = StepLauncher(
+            step_launcher = compiled_for_elements(self.model, StepLauncher)(
                 element_plan.step_all, element_team(like, self.model, slots, b), slots, states, first, int(in_place), forces,
                 output, fault, arrays, contacts, *self._step_arguments(),
             )  # fmt: skip
@@ -302,7 +306,7 @@ class DeformableSolver(Solver):
             element_plan.first_fault(*views(fault, *diverged))
             return
         contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
-        world_plan.advance(*views(
+        compiled_for_elements(self.model, world_plan.advance)(*views(
             states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, arrays, contacts,
             iterations_per_task(b), *self._step_arguments(), first, steps,
         ))  # fmt: skip

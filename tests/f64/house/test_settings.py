@@ -29,7 +29,8 @@ from ti_sim.base.rules import arguments_of
 
 # Results, records of files, and what the library itself puts together: users give none of their numbers.
 NO_SETTINGS = {
-    "Acceptance", "ActuationRows", "Appearance", "AppliedForce", "ArticulatedRollout", "Assessment", "CameraRecord", "Chunk",
+    "Acceptance", "ActuationRows", "Appearance", "AppliedForce", "ArticulatedRollout", "Assessment", "BlockOrder",
+    "CameraRecord", "Chunk",
     "CollisionShape", "ColorFit", "Comparison", "CompressedFilm", "ConjugateGradients", "Control", "CoupledModel",
     "CovarianceEstimate", "DataFile", "DataSet", "DataSource", "Deformable", "DeformableRollout", "Derived", "Diagnosis",
     "DistanceField", "Distribution", "Edges", "ElementRule", "Encoder", "Encoding", "ErrorBars", "ErrorRow", "Evaluation",
