@@ -10,6 +10,7 @@ import pytest
 import trimesh
 
 from risp_torch import read_video, write_video
+from ti_sim.base.runtime import require
 
 Risp = Callable[..., tuple[int, str, str]]
 
@@ -31,6 +32,7 @@ def assert_refused(risp: Risp, folder: Path, arguments: list[object], culprit: s
     assert tree(folder) == before
 
 
+DEVICE = require().device
 SIMULATE = ["simulate", "small.py", "--out", "new"]
 LANDSCAPE = ["landscape", "small.py", "--unknown", "block.density", "--out", "new"]
 
@@ -51,8 +53,8 @@ LANDSCAPE = ["landscape", "small.py", "--unknown", "block.density", "--out", "ne
         ([*SIMULATE, "--frames", "few"], "--frames: it is 'few': give a whole number"),
         ([*SIMULATE, "--size", -4], "--size: it is -4: give a whole number"),
         ([*SIMULATE, "--device", "tpu"], "'tpu'"),
-        ([*SIMULATE, "--device", "cuda"], "already runs on cpu"),
-        ([*SIMULATE, "--precision", "f64"], "already runs on cpu in f32"),
+        ([*SIMULATE, "--device", "cuda" if DEVICE == "cpu" else "cpu"], f"already runs on {DEVICE}"),
+        ([*SIMULATE, "--precision", "f64"], f"already runs on {DEVICE} in f32"),
         ([*SIMULATE, "--set", "stiffnes=3"], "'stiffnes': did you mean 'stiffness'"),
         ([*SIMULATE, "--set", "block.densty=3"], "'block.densty': did you mean 'block.density'"),
         ([*SIMULATE, "--set", "block.density"], "'block.density' is not NAME=VALUE"),

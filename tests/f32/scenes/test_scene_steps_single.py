@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.reference.devices import double_functions
 from tests.reference.stepping import assert_equal_to_the_last_bit, rollout_of, small_scene, steps_of
 
 SCENES = [
     ("cube", {}), ("quadrotor", {}), ("double_pendulum", {}), ("ball_soft", {}), ("rod", {}), ("smoke", {}),
-    ("rod", {"integrator": "bdf2", "substeps": 1}), pytest.param("strip", {"integrator": "sdirk2"}, marks=double_functions),
-    pytest.param("strip", {"integrator": "backward_euler", "substeps": 1}, marks=double_functions),
+    ("rod", {"integrator": "bdf2", "substeps": 1}), ("strip", {"integrator": "sdirk2"}),
+    ("strip", {"integrator": "backward_euler", "substeps": 1}),
 ]  # fmt: skip
 
 

@@ -287,14 +287,14 @@ def test_another_film_is_refused(quadrotor, files):
 
 
 def test_the_command_prints_the_result(risp_study, files, tmp_path):
-    arguments = ["task", "quadrotor", "identify", "--device", "cpu", "--size", SIDE, "--iterations", 1, "--refine", 0]
+    arguments = ["task", "quadrotor", "identify", "--device", "auto", "--size", SIDE, "--iterations", 1, "--refine", 0]
     renderer = ["--renderer", "rasteriser"]
     status, out, _ = risp_study(
         *arguments, *renderer, "--method", "full", "--network", files["network"], "--out", tmp_path / "full"
     )
     assert status == 0 and "quadrotor.mass: " in out and "held out, later frames" in out and "the network's predictions" in out
     assert (tmp_path / "full/target/frames/00040.png").is_file() and (tmp_path / "full/result.json").is_file()
-    state = ["task", "quadrotor", "state", "--device", "cpu", "--size", SIDE, "--images", 4, *renderer]
+    state = ["task", "quadrotor", "state", "--device", "auto", "--size", SIDE, "--images", 4, *renderer]
     status, out, _ = risp_study(*state, "--method", "no-grad", "--network", files["network"], "--out", tmp_path / "state")
     assert status == 0 and "no-grad" in out and "position [m]" in out and "random state" not in out
 
@@ -315,7 +315,7 @@ def test_the_command_prints_the_result(risp_study, files, tmp_path):
     ],
 )
 def test_wrong_input_is_one_sentence(arguments, sentence, risp_study, tmp_path):
-    status, _, error = risp_study("task", *arguments, "--device", "cpu", "--out", tmp_path / "run")
+    status, _, error = risp_study("task", *arguments, "--device", "auto", "--out", tmp_path / "run")
     assert status == 2 and sentence in error and len(error.strip().splitlines()) == 1
     assert not (tmp_path / "run").exists()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.reference.devices import taichi_gradients
 from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle, flat, kernel, views, with_fields
 from ti_sim.base.launcher import Launcher
@@ -84,6 +85,7 @@ def test_a_launcher_takes_bundles() -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+@taichi_gradients
 def test_a_tape_differentiates_kernels_of_bundles() -> None:
     x, total = taichi_array(X, needs_grad=True), taichi_zeros(1)
     stiffness = np.array([1.0, 2.0, 3.0])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference.deformable_cases import inputs_for, solid_body
+from tests.reference.devices import taichi_gradients
 from tests.reference.taichi_arrays import taichi_array, taichi_zeros
 from ti_sim import Checkpoint, DeformableTape, StoreAll, Tape, UserError, stable_step
 from ti_sim.base import parallel
@@ -169,6 +170,7 @@ def test_plan_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     assert DeformableSolver(model, DeformableSettings(dt=1e-3, substeps=1, plan="world")).plan(1) == "world"
 
 
+@taichi_gradients
 def test_tape_gives_the_adjoint_twice() -> None:
     model = DeformableModel(
         particle_rest=np.array([[0.0, 0, 0], [1.0, 0, 0]]), spring_indices=np.array([[0, 1]]), fixed=np.array([0])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.reference import render_scenes
+from tests.reference.devices import taichi_gradients
 from tests.reference.render_scenes import random_tangents
 from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
 from ti_render import render, render_adjoint, render_jvp, render_tape
@@ -119,6 +120,7 @@ def test_tile_side_changes_nothing(name, options):
         np.testing.assert_allclose(pushed, first_pushed, atol=1e-11 * np.abs(first_pushed).max(), rtol=0)
 
 
+@taichi_gradients
 @pytest.mark.parametrize("name", ["batch", "shadowed_phong"])
 def test_tape_gives_the_adjoint_every_time(name):
     inputs, settings = render_scenes.scene(name)
@@ -140,6 +142,7 @@ def test_tape_gives_the_adjoint_every_time(name):
             np.testing.assert_allclose(found, adjoint, rtol=0, atol=1e-11 * np.abs(adjoint).max(), err_msg=key)
 
 
+@taichi_gradients
 def test_tape_leaves_out_inputs_without_grad():
     inputs, settings = render_scenes.scene("one_face")
     shape = (1, settings.height, settings.width, 4)

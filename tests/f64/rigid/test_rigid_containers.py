@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.reference.devices import taichi_gradients
 from tests.reference.rigid_cases import INPUT_NAMES, PAIR_MODEL, pair
 from tests.reference.taichi_arrays import as_numpy, taichi_array, taichi_zeros, weighted_sum
 from ti_sim.base.errors import UserError
@@ -63,6 +64,7 @@ def test_torch_inputs_that_require_a_gradient_are_read_without_one():
     np.testing.assert_allclose(rollout.body_q.cpu().numpy(), solver().rollout(pair("impact"), FRAMES).body_q, atol=1e-14)
 
 
+@taichi_gradients
 @pytest.mark.parametrize("adjoint", [None, Checkpoint(every=8)], ids=["store", "checkpoint"])
 @pytest.mark.parametrize("plan", ["world", "element"])
 def test_tape_used_three_times(plan, adjoint):
@@ -96,6 +98,7 @@ def test_a_solver_is_not_recorded_on_a_tape():
     assert np.isfinite(as_numpy(engine.rollout(inputs, FRAMES).body_q)).all()  # the tape has ended
 
 
+@taichi_gradients
 def test_one_rollout_twice_on_a_tape_with_different_inputs():
     rng = np.random.default_rng(3)
     weight = rng.standard_normal((3, FRAMES + 1, 2, 7))

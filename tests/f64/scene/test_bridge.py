@@ -15,6 +15,7 @@ from risp_torch.scene.bridge.chunks import Chunk, image_bytes, plan_chunks, real
 from risp_torch.scene.rendering_parameters import default_psi, image_jacobian
 from risp_torch.scene.state import State
 from tests.reference.block_scene import block_between_bodies
+from tests.reference.devices import taichi_gradients
 from tests.reference.full_scene import make_full_scene
 from tests.reference.rigid_cases import INPUT_NAMES
 from tests.reference.small_scenes import make_scene
@@ -257,7 +258,7 @@ def test_wrong_precision_names_the_tensor(function: Function) -> None:
 
 def test_wrong_device_names_the_tensor(function: Function) -> None:
     for name in function.names:
-        with pytest.raises(UserError, match=rf"^{name} is on meta .*\.to\('cpu'\)"):
+        with pytest.raises(UserError, match=rf"^{name} is on meta .*\.to\('{bridge.bridge_device().type}'\)"):
             function(**{name: getattr(function.inputs, name).to("meta")})
 
 
@@ -542,6 +543,7 @@ def add_weighted(images: ti.types.ndarray(), weight: ti.types.ndarray(), loss: t
         loss[0] += weight[m, y, x, c] * images[m, y, x, c] * images[m, y, x, c]
 
 
+@taichi_gradients
 def test_a_tape_without_torch_gives_the_gradient_of_the_bridge_three_times() -> None:
     scene = make_scene(size=8)
     rollout, render = Rollout(scene), Render(scene)
