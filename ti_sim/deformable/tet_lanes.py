@@ -6,7 +6,7 @@ tetrahedra repeats the last one with the weight 0.
 
 from ti_sim.base.lanes import LANES, LaneMatrix, LaneVector, constant_lanes, lane_numbers
 from ti_sim.base.runtime import ti
-from ti_sim.deformable.corners import PARTICLE, add_bar, output_row
+from ti_sim.deformable.corners import PARTICLE, output_row
 from ti_sim.deformable.energies import inner, neo_hookean_differential, neo_hookean_stress, symmetric_product
 from ti_sim.deformable.solids import SOLID_MATERIAL
 
@@ -110,6 +110,39 @@ def scatter_stress(
 
 
 @ti.func
+def add_state_lanes(gather: ti.template(), out: ti.template(), b, particles, position: ti.template(), velocity: ti.template()):
+    """``add_lanes`` of the adjoints of positions and velocities."""
+    for lane in ti.static(range(LANES)):
+        target = output_row(gather, particles[lane])
+        x = out[b, target, PARTICLE.position] + position[0][lane]
+        y = out[b, target, PARTICLE.position + 1] + position[1][lane]
+        z = out[b, target, PARTICLE.position + 2] + position[2][lane]
+        u = out[b, target, PARTICLE.velocity] + velocity[0][lane]
+        v = out[b, target, PARTICLE.velocity + 1] + velocity[1][lane]
+        w = out[b, target, PARTICLE.velocity + 2] + velocity[2][lane]
+        out[b, target, PARTICLE.position] = x
+        out[b, target, PARTICLE.position + 1] = y
+        out[b, target, PARTICLE.position + 2] = z
+        out[b, target, PARTICLE.velocity] = u
+        out[b, target, PARTICLE.velocity + 1] = v
+        out[b, target, PARTICLE.velocity + 2] = w
+
+
+@ti.func
+def scatter_stresses(
+    gather: ti.template(), out: ti.template(), b, p0, p1, p2, p3, stress: ti.template(), viscous: ti.template(),
+    g1: ti.template(), g2: ti.template(), g3: ti.template(),
+):  # fmt: skip
+    """``scatter_stress`` of the adjoints of positions and velocities."""
+    f1, f2, f3 = stress @ g1, stress @ g2, stress @ g3
+    u1, u2, u3 = viscous @ g1, viscous @ g2, viscous @ g3
+    add_state_lanes(gather, out, b, p1, f1, u1)
+    add_state_lanes(gather, out, b, p2, f2, u2)
+    add_state_lanes(gather, out, b, p3, f3, u3)
+    add_state_lanes(gather, out, b, p0, (f1 + f2 + f3) * (0.0 - 1.0), (u1 + u2 + u3) * (0.0 - 1.0))
+
+
+@ti.func
 def material_column(arrays: ti.template(), b, solids, column: ti.template()):
     """A column of ``solid_material``."""
     return ti.Vector([arrays.solid_material[b, solids[lane], column] for lane in range(LANES)])
@@ -175,6 +208,7 @@ def tet_adjoints_in_lanes(
     g = gradient_matrix(w1, w2, w3, g1, g2, g3)
     minus_volume = (0.0 - rest_column(rest, tets, _VOLUME)) * lane_weights(first, stop)
     dp, parameter_derivatives = neo_hookean_differential(f, g, mu, lam, actuation)
+    eta_bar = constant_lanes(0.0)
     if ti.static(arrays.features.with_damping):
         eta = material_column(arrays, b, solids, SOLID_MATERIAL.damping)
         u0 = gather_state(states, b, row, p0, PARTICLE.velocity)
@@ -185,14 +219,19 @@ def tet_adjoints_in_lanes(
         strain_rate, strain_dual = symmetric_product(f, rate), symmetric_product(f, g)
         dp += (rate @ strain_dual + g @ strain_rate) * eta
         viscous = (f @ strain_dual) * (minus_volume * eta)
-        scatter_stress(arrays.gather, out, b, p0, p1, p2, p3, PARTICLE.velocity, viscous, g1, g2, g3)
+        scatter_stresses(arrays.gather, out, b, p0, p1, p2, p3, dp * minus_volume, viscous, g1, g2, g3)
         eta_bar = minus_volume * inner(strain_rate, strain_dual)
-        for lane in ti.static(range(LANES)):
-            add_bar(bars.solid_material, b, solids[lane], SOLID_MATERIAL.damping, eta_bar[lane])
-    scatter_stress(arrays.gather, out, b, p0, p1, p2, p3, PARTICLE.position, dp * minus_volume, g1, g2, g3)
+    else:
+        scatter_stress(arrays.gather, out, b, p0, p1, p2, p3, PARTICLE.position, dp * minus_volume, g1, g2, g3)
     mu_bar, lam_bar = minus_volume * parameter_derivatives[0], minus_volume * parameter_derivatives[1]
     actuation_bar = minus_volume * parameter_derivatives[2]
     for lane in ti.static(range(LANES)):
-        add_bar(bars.solid_material, b, solids[lane], SOLID_MATERIAL.mu, mu_bar[lane])
-        add_bar(bars.solid_material, b, solids[lane], SOLID_MATERIAL.lam, lam_bar[lane])
-        add_bar(bars.solid_actuation, b, frame, solids[lane], actuation_bar[lane])
+        solid = solids[lane]
+        mu_sum = bars.solid_material[b, solid, SOLID_MATERIAL.mu] + mu_bar[lane]
+        lam_sum = bars.solid_material[b, solid, SOLID_MATERIAL.lam] + lam_bar[lane]
+        eta_sum = bars.solid_material[b, solid, SOLID_MATERIAL.damping] + eta_bar[lane]
+        actuation_sum = bars.solid_actuation[b, frame, solid] + actuation_bar[lane]
+        bars.solid_material[b, solid, SOLID_MATERIAL.mu] = mu_sum
+        bars.solid_material[b, solid, SOLID_MATERIAL.lam] = lam_sum
+        bars.solid_material[b, solid, SOLID_MATERIAL.damping] = eta_sum
+        bars.solid_actuation[b, frame, solid] = actuation_sum
