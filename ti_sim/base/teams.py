@@ -7,7 +7,8 @@
             if takes_part(team, index):
                 group, lane, passed = group_of(team, index), lane_of(team, index), 0
                 for step in range(steps):
-                    ...  # entries lane, lane + team.size, ... of the group's worlds
+                    for k in range(lane_share(team, lane, count)):
+                        ...  # entry lane_entry(team, lane, k) of the ``count`` entries of the group
                     passed = team_barrier(team, group, lane, passed)
 
 A team has one of four kinds, which a kernel knows when it is compiled:
@@ -23,6 +24,7 @@ A thread that waits longer than about ten seconds lets all others pass, and ``ra
 
 import ctypes
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -149,13 +151,64 @@ def takes_part(team: ti.template(), index):
 @ti.func
 def group_of(team: ti.template(), index):
     """Group of an iteration of the outermost loop."""
-    return index // team.portion // team.size
+    group = index // team.portion
+    if ti.static(team.kind != "single"):
+        group = group // team.size
+    return group
 
 
 @ti.func
 def lane_of(team: ti.template(), index):
     """Number of an iteration's thread in its group, 0 to ``size - 1``."""
-    return index // team.portion % team.size
+    lane = 0
+    if ti.static(team.kind != "single"):
+        lane = index // team.portion % team.size
+    return lane
+
+
+@bundle
+class TeamThread:
+    """A thread in a kernel.
+
+    Attributes:
+        group, lane: its group, and its number in the group.
+        passed: number of barriers that the group has passed in this launch.
+    """
+
+    group: Any
+    lane: Any
+    passed: Any
+
+
+@ti.func
+def team_thread(team: ti.template(), index):
+    """``TeamThread`` of an iteration of the outermost loop."""
+    group, lane, passed = group_of(team, index), lane_of(team, index), 0
+    return TeamThread(group, lane, passed)
+
+
+@ti.func
+def lane_share(team: ti.template(), lane, count):
+    """How many of ``count`` entries a lane takes: lane, lane + size, ..."""
+    share = count
+    if ti.static(team.kind != "single"):
+        share = (count - lane + team.size - 1) // team.size
+    return share
+
+
+@ti.func
+def lane_entry(team: ti.template(), lane, k):
+    """Number of the k-th entry that a lane takes."""
+    entry = k
+    if ti.static(team.kind != "single"):
+        entry = lane + k * team.size
+    return entry
+
+
+@ti.func
+def wait_for_group(team: ti.template(), thread: ti.template()):
+    """``team_barrier`` of a ``TeamThread``, which counts the barriers."""
+    thread.passed = team_barrier(team, thread.group, thread.lane, thread.passed)
 
 
 @ti.func

@@ -122,8 +122,7 @@ def store_bristle(bristle: ti.template(), b, slot, p, s):
 
 
 @ti.func
-def copy_bristles(source: ti.template(), source_slot, target: ti.template(), target_slot, b, first, past_last):
-    """Copy the displacements of the points first <= p < past_last of world b from one slot to another."""
-    for p in range(first, past_last):
-        for k in ti.static(range(2)):
-            target[b, target_slot, p, k] = source[b, source_slot, p, k]
+def copy_bristle(source: ti.template(), source_slot, target: ti.template(), target_slot, b, p):
+    """Copy the displacement of the bristle of point p of world b from one slot to another."""
+    for k in ti.static(range(2)):
+        target[b, target_slot, p, k] = source[b, source_slot, p, k]

@@ -3,6 +3,7 @@
 from ti_sim.base.bundles import Array, Integer, Number, Static, bundle
 from ti_sim.base.rows import Row, add_vec4
 from ti_sim.base.runtime import ti
+from ti_sim.base.teams import Team
 from ti_sim.base.vecmath import vec3
 
 
@@ -46,6 +47,8 @@ class RigidArrays(BodyArrays):
     Attributes:
         point, point_start, point_body, point_reach, force_window: tables of ``RigidModel``.
         bristles: displacements of the bristles.
+        team: threads of the launch; the lanes of a group share the contact points of a body.
+        sums: memory of ``team_sum``.
         has_wrenches: whether the bodies have wrenches and drag.
         has_bristles: whether the contact points have bristles.
         has_contact_radii: whether the contact points are balls with the radius of their body's contact.
@@ -62,6 +65,8 @@ class RigidArrays(BodyArrays):
     point_reach: Array
     force_window: Array
     bristles: BristleArrays
+    team: Team
+    sums: Array
     has_wrenches: Static
     has_bristles: Static
     has_contact_radii: Static
@@ -79,13 +84,11 @@ class FrameArrays:
     Attributes:
         body_q, body_qd: [B, frames + 1, N, 7] poses and [B, frames + 1, N, 6] velocities at the frames (m, m/s, rad/s).
         diverged_step: [B, N] int32, first step with a ``divergence_code``, else -1.
-        write: whether poses and velocities are written (0 or 1).
     """
 
     body_q: Array
     body_qd: Array
     diverged_step: Array
-    write: Integer
 
 
 # Columns of a state, of an applied force's window first_step <= step < past_step, and of a body's drag.

@@ -7,9 +7,14 @@ change them in place: assign to the fields, never to the name of a bundle.
 from typing import Any
 
 from ti_sim.base.bundles import bundle
+from ti_sim.base.rows import Row
 from ti_sim.base.runtime import ti
+from ti_sim.base.team_sums import team_sum
 from ti_sim.base.vecmath import angular_velocity, mat3, rotation_matrix, vec2, vec3, vec4
-from ti_sim.rigid.arrays import DRAG, load_contact, load_gravity, zero_contact
+from ti_sim.rigid.arrays import CONTACT_SIZE, DRAG, load_contact, load_gravity, zero_contact
+
+# Columns of a ``LoadInputsAdjoint`` of contact forces, which lanes sum.
+LOAD_INPUTS = Row(rotation=9, velocity=3, angular_velocity=3, height=1, contact=CONTACT_SIZE, force_dot_bar=1)
 
 
 @bundle
@@ -24,6 +29,8 @@ class Body:
         gravity: 3-vector [m/s2].
         drag: linear [N s/m] and angular [N m s], 2-vector; zeros in a model without wrenches.
         first_point, past_point: range of its contact points.
+        thread: ``TeamThread`` that computes the body. All lanes of its group compute the same state; each computes its share of
+            the contact points, and the first adds to the adjoints of the inputs.
     """
 
     world: Any
@@ -35,6 +42,7 @@ class Body:
     drag: Any
     first_point: Any
     past_point: Any
+    thread: Any
 
 
 @bundle
@@ -137,13 +145,13 @@ def load_drag(rigid: ti.template(), b, n):
 
 
 @ti.func
-def load_body(rigid: ti.template(), world, index):
-    """``Body`` of a world."""
+def load_body(rigid: ti.template(), world, index, thread: ti.template()):
+    """``Body`` of a world, for a ``TeamThread``."""
     mass = rigid.body_mass[world, index]
     inverse_inertia = load_inertia(rigid.body_inertia, world, index).inverse()
     contact, gravity, drag = load_contact(rigid, world, index), load_gravity(rigid, world), load_drag(rigid, world, index)
     first_point, past_point = rigid.point_start[index], rigid.point_start[index + 1]
-    return Body(world, index, mass, inverse_inertia, contact, gravity, drag, first_point, past_point)
+    return Body(world, index, mass, inverse_inertia, contact, gravity, drag, first_point, past_point, thread)
 
 
 @ti.func
@@ -252,3 +260,26 @@ def sum_load_inputs_adjoints(total: ti.template(), addend: ti.template()):
     total.contact += addend.contact
     total.drag += addend.drag
     total.force_dot_bar += addend.force_dot_bar
+
+
+@ti.func
+def sum_over_lanes(rigid: ti.template(), thread: ti.template(), total: ti.template(), used_lanes):
+    """Replace the adjoint of contact forces by its sum over the lanes (see ``team_sum``); drag has none."""
+    values = ti.Vector([0.0 for _ in range(LOAD_INPUTS.size)])
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        values[LOAD_INPUTS.rotation + 3 * i + j] = total.rotation[i, j]
+    for k in ti.static(range(3)):
+        values[LOAD_INPUTS.velocity + k] = total.velocity[k]
+        values[LOAD_INPUTS.angular_velocity + k] = total.angular_velocity[k]
+    for k in ti.static(range(CONTACT_SIZE)):
+        values[LOAD_INPUTS.contact + k] = total.contact[k]
+    values[LOAD_INPUTS.height], values[LOAD_INPUTS.force_dot_bar] = total.height, total.force_dot_bar
+    team_sum(rigid.team, rigid.sums, thread, values, used_lanes)
+    for i, j in ti.static(ti.ndrange(3, 3)):
+        total.rotation[i, j] = values[LOAD_INPUTS.rotation + 3 * i + j]
+    for k in ti.static(range(3)):
+        total.velocity[k] = values[LOAD_INPUTS.velocity + k]
+        total.angular_velocity[k] = values[LOAD_INPUTS.angular_velocity + k]
+    for k in ti.static(range(CONTACT_SIZE)):
+        total.contact[k] = values[LOAD_INPUTS.contact + k]
+    total.height, total.force_dot_bar = values[LOAD_INPUTS.height], values[LOAD_INPUTS.force_dot_bar]

@@ -7,6 +7,8 @@ gradSim's Eq. 2 is exact: without torque L stays bit-wise constant.
 
 from ti_sim.base.rows import WRENCH, add_vec3, load_slot_vec3, load_vec3
 from ti_sim.base.runtime import ti
+from ti_sim.base.team_sums import team_sum
+from ti_sim.base.teams import lane_entry, lane_share
 from ti_sim.base.vecmath import (
     body_quaternion_rate,
     body_quaternion_rate_adjoint,
@@ -22,7 +24,7 @@ from ti_sim.contact.bristle import bristle_force, bristle_force_adjoint, load_br
 from ti_sim.contact.law import contact_force, contact_force_adjoint
 from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_vector_adjoint, point_position, point_vector
 from ti_sim.rigid.arrays import BRISTLE_STIFFNESS, CONTACT_RADIUS, WINDOW, zero_contact
-from ti_sim.rigid.body import sum_load_inputs_adjoints, zero_load_inputs_adjoint, zero_wrench
+from ti_sim.rigid.body import sum_load_inputs_adjoints, sum_over_lanes, zero_load_inputs_adjoint, zero_wrench
 from ti_sim.rollout.free_rotation import mean_momentum, mean_momentum_adjoint
 
 
@@ -117,8 +119,9 @@ def applied_load_adjoint(
             f = load_vec3(rigid.body_force, body.world, a, 0)
             point = load_vec3(rigid.force_point, body.world, a, 0)
             arm_bar = f.cross(load_bar.torque)
-            add_vec3(bars.body_force, body.world, a, 0, load_bar.force + load_bar.torque.cross(motion.rotation @ point))
-            add_vec3(bars.force_point, body.world, a, 0, motion.rotation.transpose() @ arm_bar)
+            if body.thread.lane == 0:
+                add_vec3(bars.body_force, body.world, a, 0, load_bar.force + load_bar.torque.cross(motion.rotation @ point))
+                add_vec3(bars.force_point, body.world, a, 0, motion.rotation.transpose() @ arm_bar)
             rotation_bar += outer(arm_bar, point)
             force_dot_bar += f.dot(load_bar.force)
     return rotation_bar, force_dot_bar
@@ -145,9 +148,11 @@ def driving_load_adjoint(
     local_torque = load_slot_vec3(rigid.body_wrench, b, frame, n, WRENCH.torque)
     local_force_bar = motion.rotation.transpose() @ load_bar.force
     local_torque_bar = motion.rotation.transpose() @ load_bar.torque
-    for k in ti.static(range(3)):
-        bars.body_wrench[b, frame, n, WRENCH.force + k] = bars.body_wrench[b, frame, n, WRENCH.force + k] + local_force_bar[k]
-        bars.body_wrench[b, frame, n, WRENCH.torque + k] = bars.body_wrench[b, frame, n, WRENCH.torque + k] + local_torque_bar[k]
+    if body.thread.lane == 0:
+        for k in ti.static(range(3)):
+            force_column, torque_column = WRENCH.force + k, WRENCH.torque + k
+            bars.body_wrench[b, frame, n, force_column] = bars.body_wrench[b, frame, n, force_column] + local_force_bar[k]
+            bars.body_wrench[b, frame, n, torque_column] = bars.body_wrench[b, frame, n, torque_column] + local_torque_bar[k]
     result = zero_load_inputs_adjoint()
     result.rotation = outer(load_bar.force, local_force) + outer(load_bar.torque, local_torque)
     result.velocity = -body.drag.x * load_bar.force
@@ -194,12 +199,15 @@ def point_arm(rigid: ti.template(), motion: ti.template(), contact, p, local_pos
 def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template()):
     """Force [N] and torque about the centre of mass [N m] of the ground on the contact points of a body.
 
-    With bristles it advances their displacements in ``rigid.bristles.current``.
+    The lanes share the points and get the same sums. With bristles it advances their displacements in
+    ``rigid.bristles.current``.
     """
     force, torque = vec3(0.0), vec3(0.0)
-    contact, b = body.contact, body.world
+    contact, b, lane = body.contact, body.world, body.thread.lane
     margin = contact_margin(rigid, motion, contact, body.index)
-    for p in range(body.first_point, end_of_tested_points(rigid, body, motion, margin)):
+    count = end_of_tested_points(rigid, body, motion, margin) - body.first_point
+    for k in range(lane_share(rigid.team, lane, count)):
+        p = body.first_point + lane_entry(rigid.team, lane, k)
         local_position = point_position(rigid.point, p)
         height = point_height(rigid, motion, contact, p, local_position)
         new_displacement = vec2(0.0)
@@ -218,20 +226,28 @@ def contact_load(rigid: ti.template(), body: ti.template(), motion: ti.template(
             torque += arm.cross(weight * f)
         if ti.static(rigid.has_bristles):
             store_bristle(rigid.bristles.current, b, 0, p, new_displacement)
+    if ti.static(rigid.team.kind != "single"):
+        if count > 0:
+            load = ti.Vector([force.x, force.y, force.z, torque.x, torque.y, torque.z])
+            team_sum(rigid.team, rigid.sums, body.thread, load, count)
+            for k in ti.static(range(3)):
+                force[k], torque[k] = load[WRENCH.force + k], load[WRENCH.torque + k]
     return force, torque
 
 
 @ti.func
 def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.template(), slot, load_bar: ti.template()):
-    """Adjoint of ``contact_load``: ``LoadInputsAdjoint``.
+    """Adjoint of ``contact_load``: ``LoadInputsAdjoint``, the same in all lanes.
 
     With bristles it reads their displacements at the start of the step from the slot of ``rigid.bristles.segment``, and replaces
     the adjoint of those at its end, ``rigid.bristles.bar``, by that of those at its start.
     """
     total = zero_load_inputs_adjoint()
-    contact, b = body.contact, body.world
+    contact, b, lane = body.contact, body.world, body.thread.lane
     margin = contact_margin(rigid, motion, contact, body.index)
-    for p in range(body.first_point, end_of_tested_points(rigid, body, motion, margin)):
+    count = end_of_tested_points(rigid, body, motion, margin) - body.first_point
+    for k in range(lane_share(rigid.team, lane, count)):
+        p = body.first_point + lane_entry(rigid.team, lane, k)
         local_position = point_position(rigid.point, p)
         height = point_height(rigid, motion, contact, p, local_position)
         s_bar = vec2(0.0)
@@ -245,6 +261,9 @@ def contact_load_adjoint(rigid: ti.template(), body: ti.template(), motion: ti.t
             )
         if ti.static(rigid.has_bristles):
             store_bristle(rigid.bristles.bar, b, 0, p, s_bar)
+    if ti.static(rigid.team.kind != "single"):
+        if count > 0:
+            sum_over_lanes(rigid, body.thread, total, count)
     return total
 
 

@@ -3,6 +3,7 @@
 from ti_sim.base.bundles import kernel
 from ti_sim.base.rows import POSE, TWIST, WRENCH, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
+from ti_sim.base.teams import team_thread
 from ti_sim.base.vecmath import normalized_adjoint, rotation_matrix, rotation_matrix_adjoint
 from ti_sim.rigid.arrays import BodyArrays, RigidArrays, add_contact_adjoint
 from ti_sim.rigid.body import Motion, Wrench, load_body
@@ -26,7 +27,8 @@ def contact_wrenches(body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), wr
     ``rigid.bristles.current`` are advanced. Hand-written adjoint: ``contact_wrenches_adjoint``.
     """
     for b, n in ti.ndrange(body_q.shape[0], body_q.shape[1]):
-        body, motion = load_body(rigid, b, n), load_motion(body_q, body_qd, b, n)
+        thread = team_thread(rigid.team, 0)
+        body, motion = load_body(rigid, b, n, thread), load_motion(body_q, body_qd, b, n)
         force, torque = contact_load(rigid, body, motion)
         store_vec3(wrench, b, n, WRENCH.force, force)
         store_vec3(wrench, b, n, WRENCH.torque, torque)
@@ -42,7 +44,8 @@ def contact_wrenches_adjoint(
     The adjoint of the displacements of bristles before the step is written to ``rigid.bristles.bar``.
     """
     for b, n in ti.ndrange(body_q.shape[0], body_q.shape[1]):
-        body, motion = load_body(rigid, b, n), load_motion(body_q, body_qd, b, n)
+        thread = team_thread(rigid.team, 0)
+        body, motion = load_body(rigid, b, n, thread), load_motion(body_q, body_qd, b, n)
         force_bar, torque_bar = load_vec3(wrench_bar, b, n, WRENCH.force), load_vec3(wrench_bar, b, n, WRENCH.torque)
         load_bar = Wrench(force_bar, torque_bar)
         total = contact_load_adjoint(rigid, body, motion, 0, load_bar)

@@ -185,8 +185,8 @@ class RigidSettings:
         dt: physics step [s].
         substeps: steps per frame.
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
-        plan: "world" (one thread per body and world, a whole rollout per launch), "element" (one thread per contact point,
-            several steps per launch; semi-implicit only) or "auto" (selected by device and size).
+        plan: "world" (one thread per body and world), "element" (several threads that share the contact points of a body: a block
+            on a GPU) or "auto" (selected by device and size). Launches compute whole rollouts in both plans.
         max_distance: largest distance of a centre of mass from the origin [m]; a body farther away is marked as diverged.
     """
 

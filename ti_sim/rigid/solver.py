@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +18,22 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_in_same_library,
 )
-from ti_sim.base.bundles import viewed, views
+from ti_sim.base.bundles import views, with_fields
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.parallel import iterations_per_task
-from ti_sim.base.runtime import at_optimisation_level_0, require
-from ti_sim.rigid import element_plan, world_plan
+from ti_sim.base.runtime import at_optimisation_level_0
+from ti_sim.base.team_sums import team_rows
+from ti_sim.base.teams import raise_if_timed_out, single_threads
 from ti_sim.rigid.arrays import STATE, BodyArrays, BristleArrays, FrameArrays, RigidArrays
+from ti_sim.rigid.body import LOAD_INPUTS
+from ti_sim.rigid.body_teams import lanes_share_points, point_teams
 from ti_sim.rigid.forces import contact_wrenches, contact_wrenches_adjoint
 from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
+from ti_sim.rigid.rollout import advance, advance_adjoint
 from ti_sim.rigid.state import LEFT_REGION, initialise_state, initialise_state_adjoint
 from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import fill_nan, mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 
-# On a CPU one thread per body is faster than two that share its points through atomic sums, at every size measured (`python -m
-# benchmarks rigid`). A GPU needs more threads.
-_MIN_ELEMENT_POINTS_CUDA = 64
-_FULL_CUDA_THREADS = 1024
 # Columns of a state.
 POSE, VELOCITY = slice(STATE.position, STATE.velocity), slice(STATE.velocity, STATE.momentum)
 MOMENTUM = slice(STATE.momentum, STATE.size)
@@ -95,12 +96,12 @@ class RigidSolver(Solver):
             settings: time stepping, integrator and plan.
         """
         super().__init__(model, settings)
-        if model.has_bristles and (settings.integrator != "semi_implicit" or settings.plan == "element"):
+        if model.has_bristles and settings.integrator != "semi_implicit":
             raise UserError(
-                f"the contact has bristles, the integrator is {settings.integrator!r} and the plan {settings.plan!r}: bristles "
-                "need integrator='semi_implicit', and plan='auto' or 'world'"
+                f"the contact has bristles, and the integrator is {settings.integrator!r}: bristles need "
+                "integrator='semi_implicit'"
             )
-        self._arrays: dict[str, dict[str, Array]] = {}
+        self._arrays: dict[str, dict[str, Any]] = {}
 
     def last_names(self, inputs: RigidInputs) -> tuple[str, ...]:
         """As ``Solver.last_names``."""
@@ -122,7 +123,13 @@ class RigidSolver(Solver):
             _write_continued_state(inputs, states, body_q, body_qd)
         bristles = self._bristles(like, b, slots, inputs.contact_bristle0)
         rigid = self._kernel_arrays(inputs, bristles, first_frame)
-        self._advance(rigid, states, 0, states, interval, FrameArrays(body_q, body_qd, diverged, 1), 0, steps)
+        rk4, max_distance = self.settings.integrator == "rk4", min(self.settings.max_distance, _MAX_FINITE_DISTANCE)
+        for first_body, launched in self._launches(rigid):
+            advance(*views(
+                rk4, first_body, states, interval, FrameArrays(body_q, body_qd, diverged), steps, self.settings.substeps,
+                max_distance, launched,
+            ))  # fmt: skip
+            raise_if_timed_out(launched.team)
         left_region = to_numpy(diverged) >= LEFT_REGION
         if left_region.any():
             diverged = ints_in_same_library(like, to_numpy(diverged) - LEFT_REGION * left_region)
@@ -218,34 +225,27 @@ class RigidSolver(Solver):
         """Execution plan ("world" or "element") of a rollout of ``world_count`` worlds."""
         if self.settings.plan != "auto":
             return self.settings.plan
-        points = max((len(p) for p in self.model.contact_points), default=0)
-        threads = world_count * self.model.body_count
-        if self.settings.integrator == "rk4" or self.model.has_bristles:
-            return "world"
-        if require().device == "cuda":
-            return "element" if threads < _FULL_CUDA_THREADS and points >= _MIN_ELEMENT_POINTS_CUDA else "world"
-        return "world"
+        return "element" if lanes_share_points(world_count * self.model.body_count, self._max_points) else "world"
 
-    def _advance(
-        self, rigid: RigidArrays, source: Array, source_slot: int, states: Array, store_every: int, frames: FrameArrays,
-        first: int, steps: int,
-    ) -> None:  # fmt: skip
-        rk4, max_distance = self.settings.integrator == "rk4", min(self.settings.max_distance, _MAX_FINITE_DISTANCE)
-        worlds, bodies = rigid.body_mass.shape
-        step_arguments = first, steps, self.settings.substeps, max_distance
-        if self.plan(worlds) == "element":
-            arguments = views(source, source_slot, states, store_every)
-            element_plan.advance(*arguments, viewed(frames), *step_arguments, viewed(rigid))
-        else:
-            iterations_per_body = iterations_per_task(worlds * bodies)
-            arguments = rk4, source, source_slot, states, store_every, frames, iterations_per_body, *step_arguments
-            world_plan.advance(*views(*arguments, rigid))
+    @property
+    def _max_points(self) -> int:
+        """Largest number of contact points of a body."""
+        return max((len(points) for points in self.model.contact_points), default=0)
+
+    def _launches(self, rigid: RigidArrays) -> Iterator[tuple[int, RigidArrays]]:
+        """Launches that compute the steps of all bodies: number of the first body, and the arguments with the launch's team."""
+        like, (worlds, bodies) = rigid.body_mass, rigid.body_mass.shape
+        if self.plan(worlds) == "world":
+            yield 0, rigid
+            return
+        for first_body, team in point_teams(like, worlds * bodies, self._max_points):
+            yield first_body, with_fields(rigid, team=team, sums=team_rows(like, team, LOAD_INPUTS.size))
 
     def _steps_adjoint(
         self, rollout: RigidRollout, state_bar: Array, body_q_bar: Array, body_qd_bar: Array, bars: RigidInputs, steps: int,
         last_bristle_bar: tuple[Array, ...],
     ) -> Array:  # fmt: skip
-        """Adjoint of all steps: one launch in the world plan, segment by segment in the element plan.
+        """Adjoint of all steps.
 
         Returns:
             [B, 1, P, 2] adjoint of the initial displacements of bristles, from ``last_bristle_bar`` (zeros if it is empty).
@@ -263,23 +263,12 @@ class RigidSolver(Solver):
             assign(bristles.bar, (slice(None), 0), bar)
         rigid, body_bars = self._kernel_arrays(inputs, bristles, rollout.first_frame), BodyArrays(**_kernel_fields(bars))
         frames = (rollout.diverged_step, state_bar, body_q_bar, body_qd_bar)
-        if self.plan(inputs.world_count) == "world":
-            iterations_per_body = iterations_per_task(inputs.world_count * self.model.body_count)
-            world_plan.advance_adjoint(*views(
-                rk4, stored_states, states, segment_steps, int(recompute), *frames, iterations_per_body, steps, substeps, rigid,
+        for first_body, launched in self._launches(rigid):
+            advance_adjoint(*views(
+                rk4, first_body, stored_states, states, segment_steps, int(recompute), *frames, steps, substeps, launched,
                 body_bars,
             ))  # fmt: skip
-            return bristles.bar
-
-        def recompute_segment(first: int, count: int) -> None:
-            frames_without_output = FrameArrays(rollout.body_q, rollout.body_qd, rollout.diverged_step, 0)
-            self._advance(rigid, stored_states, first // segment_steps, states, 1, frames_without_output, first, count)
-
-        def differentiate_segment(first: int, count: int) -> None:
-            arguments = views(states, *frames, first, count, substeps)
-            element_plan.advance_adjoint(*arguments, viewed(rigid), viewed(body_bars))
-
-        rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
+            raise_if_timed_out(launched.team)
         return bristles.bar
 
     def _bristles(self, like: Array, worlds: int, slots: int, initial: Array | None = None) -> BristleArrays:
@@ -304,21 +293,30 @@ class RigidSolver(Solver):
 
     def _kernel_arrays(self, inputs: RigidInputs, bristles: BristleArrays, first_frame: int) -> RigidArrays:
         """Inputs and tables as kernel arguments; the kernels count steps from the beginning of the rollout."""
-        tables = self._tables(inputs.body_mass)
+        like = inputs.body_mass
+        tables = self._tables(like)
         if first_frame and self.model.force_count:
             window = self.model.force_window - first_frame * self.settings.substeps * np.array([0, 1, 1])
-            tables = tables | {"force_window": ints_in_same_library(inputs.body_mass, window)}
+            tables = tables | {"force_window": ints_in_same_library(like, window)}
         return RigidArrays(
             bristles=bristles, has_wrenches=self.model.has_wrenches, has_bristles=self.model.has_bristles,
             has_contact_radii=self.model.has_contact_radii, has_rims_or_patches=self.model.has_rims_or_patches,
-            **_kernel_fields(inputs), **tables,
+            **_kernel_fields(inputs), **tables, **self._single_team(like, like.shape[0] * like.shape[1]),
             force_count=self.model.force_count, point_count=self.model.point_count,
             dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip
 
+    def _single_team(self, like: Array, bodies: int) -> dict[str, Any]:
+        """Arguments for a team of one thread a body, with which kernels write to none of its arrays."""
+        key = f"{_container(like)} {bodies}"
+        if key not in self._arrays:
+            team = single_threads(like, bodies)
+            self._arrays[key] = {"team": team, "sums": team_rows(like, team, LOAD_INPUTS.size)}
+        return self._arrays[key]
+
     def _tables(self, like: Array) -> dict[str, Array]:
         """Tables of the model in the container of ``like``."""
-        key = f"{type(like)} {getattr(like, 'device', '')} {like.dtype}"
+        key = _container(like)
         if key not in self._arrays:
             self._arrays[key] = {
                 "point": reals_in_same_library(like, self.model.point),
@@ -328,6 +326,11 @@ class RigidSolver(Solver):
                 "force_window": ints_in_same_library(like, self.model.force_window),
             }
         return self._arrays[key]
+
+
+def _container(array: Array) -> str:
+    """Name of the library, device and precision of an array."""
+    return f"{type(array)} {getattr(array, 'device', '')} {array.dtype}"
 
 
 def _write_continued_state(inputs: RigidInputs, states: Array, body_q: Array, body_qd: Array) -> None:

@@ -24,8 +24,6 @@ def check_integrator(integrator: str, allowed: Any = ExplicitIntegrator) -> None
 def check_plan(plan: str, integrator: str = "semi_implicit") -> None:
     """Raise a UserError for an unknown plan, or one without this integrator."""
     _check("plan", plan, Plan)
-    if plan == "element" and integrator == "rk4":
-        raise UserError("the element plan steps with 'semi_implicit' only: choose plan 'world' for 'rk4'")
     if plan != "auto" and integrator in IMPLICIT:
         raise UserError(f"plan {plan!r} is only for explicit steps, and the integrator is {integrator!r}: leave the plan out")
 

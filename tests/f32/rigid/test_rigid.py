@@ -16,7 +16,10 @@ from ti_sim.rigid.solver import RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
 # A single world of the plan "world" has one thread.
-METHODS = [("semi_implicit", "world"), pytest.param("semi_implicit", "element", marks=pytest.mark.threads), ("rk4", "world")]
+METHODS = [
+    ("semi_implicit", "world"), ("rk4", "world"),
+    *(pytest.param(integrator, "element", marks=pytest.mark.threads) for integrator in ("semi_implicit", "rk4")),
+]  # fmt: skip
 LOWER = replace(PAIR_MODEL, ground_height=PAIR_MODEL.ground_height - surface_offset())  # where the law sees the ground
 STEPS = {
     "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_contact": 1e-5, "gravity": 1e-5,

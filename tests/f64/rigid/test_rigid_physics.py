@@ -9,7 +9,7 @@ from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 
 NO_POINTS = np.zeros((0, 3))
-METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
+METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world"), ("rk4", "element")]
 INTEGRATORS = ["semi_implicit", "rk4"]
 HALF = (0.05, 0.03, 0.02)
 

@@ -9,7 +9,7 @@ from ti_sim.rigid.model import RigidInputs, RigidModel, RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
-METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
+METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world"), ("rk4", "element")]
 
 
 def random_bars(rollout: RigidRollout, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from ti_sim.rigid.model import RigidSettings
 from ti_sim.rigid.solver import RigidRollout, RigidSolver
 from ti_sim.rollout.adjoint import Checkpoint, StoreAll
 
-METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world")]
+METHODS = [("semi_implicit", "world"), ("semi_implicit", "element"), ("rk4", "world"), ("rk4", "element")]
 DT, SUBSTEPS, FRAMES = 5e-4, 4, 5
 STEPS = {
     "body_q0": 1e-7, "body_qd0": 1e-6, "body_mass": 1e-6, "body_inertia": 1e-9, "body_contact": 1e-6, "gravity": 3e-5,
@@ -46,9 +46,8 @@ def test_adjoint_of_every_input(integrator: str, plan: str, adjoint: StoreAll | 
     model, inputs = driven(PAIR_MODEL, pair("flight"), frames=FRAMES + 1)
     inputs = stacked([world(inputs, 0), world(inputs, 2)])
     solver = RigidSolver(model, settings(integrator, plan))
-    few = 5 if plan == "element" else 16  # entries of each input
     report = rigid_gradcheck(
-        solver, inputs, DRIVEN_NAMES, FRAMES, adjoint, step=STEPS, rtol=1e-5, floor=1e-4, max_entries=few
+        solver, inputs, DRIVEN_NAMES, FRAMES, adjoint, step=STEPS, rtol=1e-5, floor=1e-4, max_entries=16
     )
     report.raise_if_wrong()
     assert {entry.name for entry in report.entries if entry.status == "ok"} == set(DRIVEN_NAMES) - {"body_contact"}
