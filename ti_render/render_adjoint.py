@@ -11,9 +11,10 @@ from ti_render.geometry.project import project_adjoint
 from ti_render.inputs import RenderInputs, contiguous, present_inputs
 from ti_render.raster.antialias import average_samples_adjoint
 from ti_render.raster.dibr_adjoint import rasterise_dibr_adjoint
-from ti_render.raster.row_sums import add_row_sums, add_tile_sums
-from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint
+from ti_render.raster.row_sums import add_part_sums, add_row_sums, add_tile_sums
+from ti_render.raster.softras_adjoint import PIXEL_BAR_SIZE, rasterise_adjoint, rasterise_adjoint_in_parts
 from ti_render.raster.softras_adjoint_lanes import rasterise_adjoint_lanes
+from ti_render.raster.walk import TileParts, divide_tiles
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_adjoint
 from ti_render.shading.uniforms import gather_uniforms_adjoint
@@ -97,19 +98,35 @@ def _add_picture(result: RenderResult, pictures_bar: Array, bars: dict[str, Arra
         backdrop_bar = empty_in_same_library(pictures_bar, (images, height, width, 3))
     else:
         backdrop_bar = redraw_backdrop(result)
-    tile_bars = zeros_in_same_library(pictures_bar, (layer.occupied, columns))
-    _add_faces(layer, pictures_bar, backdrop_bar, bundle_from(FaceArrays, bars | {"uniforms": tile_bars}))
-    serial = runs_serially(bars["uniforms"].shape[0] * columns)
-    add_tile_sums(serial, tile_bars, layer.tiles.slot, bars["uniforms"])
+    parts = _parts(layer)
+    tile_bars = _tile_bars(layer, parts)
+    _add_faces(layer, parts, pictures_bar, backdrop_bar, bundle_from(FaceArrays, bars | {"uniforms": tile_bars}))
+    if parts is None:
+        add_tile_sums(runs_serially(images * columns), tile_bars, layer.tiles.slot, bars["uniforms"])
+    else:
+        add_part_sums(parts, layer.tiles.slot.shape[0] // images, tile_bars, bars["uniforms"])
     row_bars = zeros_in_same_library(pictures_bar, (images * height, columns))
     draw_backdrop_adjoint(
         sums_serially(), result.backdrop, iterations_per_task(images * height), backdrop_bar,
         bundle_from(BackdropArrays, bars | {"uniforms": row_bars}),
     )  # fmt: skip
-    add_row_sums(serial, row_bars, bars["uniforms"])
+    add_row_sums(runs_serially(images * columns), row_bars, bars["uniforms"])
 
 
-def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: FaceArrays) -> None:
+def _parts(layer: Layer) -> TileParts | None:
+    """Parts of the tiles of a layer that threads of a GPU take; None where a thread takes a tile."""
+    if layer.nearest_only or layer.in_lanes or layer.tiles.tile_of_slot is None:
+        return None
+    return divide_tiles(layer.tiles.tile_of_slot, layer.occupied, layer.tiles.side)
+
+
+def _tile_bars(layer: Layer, parts: TileParts | None) -> Array:
+    """Zeros for the adjoints of the uniforms: a row for each tile that has faces, or for each part of it."""
+    uniforms = layer.faces.uniforms
+    return zeros_in_same_library(uniforms, (layer.occupied * (1 if parts is None else parts.count), uniforms.shape[1]))
+
+
+def _add_faces(layer: Layer, parts: TileParts | None, pictures_bar: Array, backdrop_bar: Array, bars: FaceArrays) -> None:
     """Adjoint of the faces of a layer."""
     if layer.nearest_only:
         rasterise_dibr_adjoint(sums_serially(), layer.faces, layer.tiles, layer.pixel_state, pictures_bar, backdrop_bar, bars)
@@ -121,6 +138,8 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
         with_vector_code(rasterise_adjoint_lanes)(
             sums_serially(), *arrays, layer.pixel_state.reshape(-1), pixel_bar.reshape(-1), pictures_bar, backdrop_bar, bars
         )
+    elif parts is not None:
+        rasterise_adjoint_in_parts(layer.faces, layer.tiles, parts, *arrays[2:], pictures_bar, backdrop_bar, bars)
     else:
         rasterise_adjoint(sums_serially(), *arrays, pictures_bar, backdrop_bar, bars)
 
@@ -128,8 +147,9 @@ def _add_faces(layer: Layer, pictures_bar: Array, backdrop_bar: Array, bars: Fac
 def _add_shadows(result: RenderResult, layer: Layer, bars: dict[str, Array]) -> None:
     """Adjoint of the shadow maps: adds to the adjoints of the vertices and of the lights."""
     face_bars = FaceArrays(*[_zeros(getattr(layer.faces, name)) for name in field_names(FaceArrays)])
-    tile_bars = zeros_in_same_library(bars["shadow_maps"], (layer.occupied, layer.faces.uniforms.shape[1]))
-    _add_faces(layer, bars["shadow_maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
+    parts = _parts(layer)
+    tile_bars = _tile_bars(layer, parts)
+    _add_faces(layer, parts, bars["shadow_maps"], shadow_backdrop(layer), with_fields(face_bars, uniforms=tile_bars))
     view_from_lights_adjoint(
         sums_serially(), result.vertices, result.layer.faces.uniforms, result.backdrop.shadow_frame,
         result.inputs.directional.shape[1], layer.faces.screen, face_bars.screen, bars["vertices"], bars["uniforms"],

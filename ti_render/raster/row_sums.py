@@ -1,6 +1,10 @@
 """Sums of the uniforms' adjoints over the rows that threads wrote separately."""
 
+from ti_render.raster.walk import TileParts
+from ti_sim.base.bundles import kernel
 from ti_sim.base.runtime import ti
+
+_ROWS = 32  # that a thread of a GPU adds up
 
 
 @ti.kernel
@@ -14,6 +18,23 @@ def add_tile_sums(serial: ti.template(), bars: ti.types.ndarray(), slot: ti.type
             if slot[tile] >= 0:
                 total += bars[slot[tile], u]
         uniforms_bar[m, u] = uniforms_bar[m, u] + total
+
+
+@kernel
+def add_part_sums(parts: TileParts, tiles: int, bars: ti.types.ndarray(), uniforms_bar: ti.types.ndarray()):
+    """Add bars [occupied parts, U], a row for each part of a tile that has faces, to uniforms_bar [M, U]; an image has ``tiles``
+    tiles. A thread adds up ``_ROWS`` rows of a column, for a GPU."""
+    columns = uniforms_bar.shape[1]
+    for index in range((bars.shape[0] + _ROWS - 1) // _ROWS * columns):
+        first_row, u = index // columns * _ROWS, index % columns
+        m, total = parts.tile_of_slot[first_row // parts.count] // tiles, 0.0
+        for row in range(first_row, ti.min(first_row + _ROWS, bars.shape[0])):
+            image = parts.tile_of_slot[row // parts.count] // tiles
+            if image != m:
+                uniforms_bar[m, u] += total
+                m, total = image, 0.0
+            total += bars[row, u]
+        uniforms_bar[m, u] += total
 
 
 @ti.kernel

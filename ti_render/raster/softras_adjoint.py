@@ -7,7 +7,8 @@ the derivatives of A are in ``coverage``), w_j = D_j e_j / S, G_j = Cin_bar . (c
     z_j_bar = -beta w_j G_j,   beta_bar = sum_j w_j G_j (zmin - z_j),   sigma_bar = -sum_j x_j_bar x_j / sigma
 
 with the logit x_j = +-d^2 / sigma; the backdrop has the weight (e_g + e_b) / S. Fragments are recomputed; a face's adjoints are
-summed over the tile's pixels before they are added to memory that tiles share.
+summed over the tile's pixels before they are added to memory that tiles share. Given the pixels' adjoints, faces are independent
+of each other, so that several threads of a GPU share the faces of a tile (``rasterise_adjoint_in_parts``).
 """
 
 from typing import Any
@@ -19,9 +20,17 @@ from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient
 from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fragment_at, perspective, vec2
 from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
-from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
+from ti_render.raster.walk import MIN_PROBABILITY, TileParts, TilePass, walk, walk_face_parts, walk_pixel_parts
 from ti_render.shading.reflection import UNLIT, add3
-from ti_render.shading.surface import DEPTH, NORMAL, add_attribute_adjoints, face_attributes, surface_adjoint, surface_colour
+from ti_render.shading.surface import (
+    DEPTH,
+    NORMAL,
+    add_attribute_adjoints,
+    face_attributes,
+    has_nonzero,
+    surface_adjoint,
+    surface_colour,
+)
 from ti_render.shading.uniforms import uniform3
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -55,13 +64,14 @@ def _split_pixel_adjoint(
 
 @ti.func
 def add_screen(faces: ti.template(), bars: ti.template(), m, f, a0_bar, a1_bar, a2_bar, depths_bar):
-    """Add the adjoints of a face's screen corners and depths."""
-    for k in ti.static(range(2)):
-        bars.screen[m, faces.corners[f, 0], k] += a0_bar[k]
-        bars.screen[m, faces.corners[f, 1], k] += a1_bar[k]
-        bars.screen[m, faces.corners[f, 2], k] += a2_bar[k]
-    for k in ti.static(range(3)):
-        bars.screen[m, faces.corners[f, k], 2] += depths_bar[k]
+    """Add the adjoints of a face's screen corners and depths, if any is not zero (a hidden face has no silhouette)."""
+    if has_nonzero(a0_bar) or has_nonzero(a1_bar) or has_nonzero(a2_bar) or has_nonzero(depths_bar):
+        for k in ti.static(range(2)):
+            bars.screen[m, faces.corners[f, 0], k] += a0_bar[k]
+            bars.screen[m, faces.corners[f, 1], k] += a1_bar[k]
+            bars.screen[m, faces.corners[f, 2], k] += a2_bar[k]
+        for k in ti.static(range(3)):
+            bars.screen[m, faces.corners[f, k], 2] += depths_bar[k]
 
 
 @bundle
@@ -201,7 +211,10 @@ class BlendingAdjoint(TilePass):
             if face.fade < 1:
                 sums.fade_bar += coverage_bar * face_coverage(p, triangle, fragment.distances, face.code, tile.radius)
         probability = fragment.sigmoid * face.fade
-        if probability > MIN_PROBABILITY:
+        # A face so far behind that its softmax weight is zero has no colour.
+        min_depth = ti.min(triangle.depths[0], triangle.depths[1], triangle.depths[2])
+        advantage = depth_advantage(self.pixel_state, pixel, min_depth) * tile.inverse_temperature
+        if probability > MIN_PROBABILITY and advantage > ti.static(min_exponent()):
             log_probability_bar = 0.0
             mixed, edge_average = mixed_barycentrics(p, triangle, fragment.barycentrics, sums.steepness, tile.inverse_sigma)
             r, z = perspective(mixed, triangle.inverse_depths)
@@ -253,7 +266,7 @@ class BlendingAdjoint(TilePass):
         log_weight_bar = weight * c_in_bar.dot(colour - inner_colour(self.pixel_state, pixel))
         tile.state.beta_bar += log_weight_bar * depth_advantage(self.pixel_state, pixel, z)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
-            faces, self.bars, tile.slot, sums.attributes, m, r, c_in_bar * weight
+            faces, self.bars, tile.row, sums.attributes, m, r, c_in_bar * weight
         )
         if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
             sums.albedo_bar += outer(albedo_bar, r)
@@ -285,8 +298,8 @@ class BlendingAdjoint(TilePass):
 
     @ti.func
     def end_tile(self, tile: ti.template()):
-        """Add the sums of the tile to its row of the uniforms' adjoints."""
-        bars, row, sums = self.bars, tile.slot, tile.state
+        """Add the sums of the tile, or of its part, to its row of the uniforms' adjoints."""
+        bars, row, sums = self.bars, tile.row, tile.state
         add3(bars.uniforms, row, UNIFORM.plane, sums.plane_bar)
         bars.uniforms[row, UNIFORM.sigma] = bars.uniforms[row, UNIFORM.sigma] + sums.sigma_bar
         gamma_bar = sums.beta_bar * tile.inverse_temperature / self.faces.uniforms[tile.image, UNIFORM.gamma]
@@ -308,3 +321,14 @@ def rasterise_adjoint(
         faces, tiles, pictures_bar.shape[2], pictures_bar.shape[1],
         BlendingAdjoint(faces, pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars),
     )  # fmt: skip
+
+
+@kernel
+def rasterise_adjoint_in_parts(
+    faces: Faces, tiles: Tiles, parts: TileParts, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),
+    pictures_bar: ti.types.ndarray(), backdrop_bar: ti.types.ndarray(), bars: FaceArrays,
+):  # fmt: skip
+    """``rasterise_adjoint`` for a GPU: ``bars.uniforms`` [occupied parts, U] has a row for each part of a tile that has faces."""
+    tile_pass = BlendingAdjoint(faces, pixel_state, pixel_bar, pictures_bar, backdrop_bar, bars)
+    walk_pixel_parts(faces, tiles, parts, pictures_bar.shape[2], pictures_bar.shape[1], tile_pass)
+    walk_face_parts(faces, tiles, parts, pictures_bar.shape[2], pictures_bar.shape[1], tile_pass)

@@ -23,7 +23,8 @@ class Tiles:
         entries: [total] int32 face ids, roughly from near to far within a tile (one unused entry where there are none).
         side: side of a tile [pixels].
         iterations_per_tile: loop iterations for each tile, of which the first does the work (see ``walk``).
-        tile_of_slot: [M tiles] int32 on a GPU, number of the tile of every slot; None on a CPU.
+        tile_of_slot: [M tiles] int32 on a GPU, number of the tile of every slot (of the first even if no tile has faces);
+            None on a CPU.
     """
 
     start: Array

@@ -131,6 +131,8 @@ def count_faces_in_parallel(
     for index in range(ti.max(images * tiles, images * DEPTH_PARTS)):
         if index < images * tiles:
             work.counts[index] = 0
+        if index == 0:
+            tile_of_slot[0] = 0  # a slot for pictures without faces
         if index < work.group_sums.shape[0]:
             work.group_sums[index, 0] = 0
             work.group_sums[index, 1] = 0

@@ -4,6 +4,9 @@ A thread owns a tile: it walks over the tile's faces, and for each face over the
 visited by the faces near it only. The passes (forward, adjoint, tangent, weights; of SoftRas and of DIB-R) differ in their
 steps: each is a ``TilePass``, a bundle of the kernel's arrays with one method for each step, and ``walk`` calls the steps.
 
+On a GPU, several threads share a tile in passes whose faces are independent of each other (``walk_pixel_parts``, then
+``walk_face_parts``).
+
 Taichi's CPU scheduler gives at least 512 iterations of a loop to a thread at a time, whatever the loop's settings say. The loop
 over the tiles therefore runs ``Tiles.iterations_per_tile`` iterations for each tile, of which the first does the work.
 """
@@ -14,12 +17,14 @@ from ti_render.arrays import FLAG, UNIFORM
 from ti_render.backdrop.backdrop import inverse_temperature, pixel_centre
 from ti_render.raster.fragment import Triangle, near_fade_gradient, triangle_setup, vec2
 from ti_render.raster.tiles import CUT_OFF
-from ti_sim.base.bundles import bundle, with_fields
+from ti_sim.base.bundles import Array, Integer, bundle, with_fields
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
 
 # Fragments with D (``fragment``) at or below this are skipped (its square must stay above the least f32).
 MIN_PROBABILITY = 1e-17
+# Threads of a GPU that parts of tiles occupy, if there are fewer tiles with faces.
+_GPU_THREADS = 1 << 17
 
 
 @bundle
@@ -31,6 +36,7 @@ class Tile:
         width, height: size of the picture [pixels].
         x0, y0, x1, y1: first and last column and row of the tile's pixels.
         slot: number of the tile among those that have faces, -1 for a tile without.
+        row: row of the thread in arrays of sums over a tile: the slot, or that of a part of the tile (``TileParts``).
         side: side of a whole tile [pixels].
         inverse_sigma: 1 / sigma.
         radius: cut-off distance from a face on the screen, sqrt(CUT_OFF sigma).
@@ -46,6 +52,7 @@ class Tile:
     x1: Any
     y1: Any
     slot: Any
+    row: Any
     side: Any
     inverse_sigma: Any
     radius: Any
@@ -90,6 +97,26 @@ class Pixel:
     row: Any
     column: Any
     centre: Any
+
+
+@bundle
+class TileParts:
+    """Division of the pixels and the faces of each tile between threads: part p of n takes every nth, from p on.
+
+    Attributes:
+        tile_of_slot: number of the tile of every slot (see ``Tiles``).
+        occupied: number of tiles that have faces, at least 1.
+        count: parts of a tile.
+    """
+
+    tile_of_slot: Array
+    occupied: Integer
+    count: Integer
+
+
+def divide_tiles(tile_of_slot: Array, occupied: int, side: int) -> TileParts:
+    """The ``TileParts`` of tiles of ``side`` pixels: at most one part for each pixel."""
+    return TileParts(tile_of_slot, occupied, min(max(_GPU_THREADS // occupied, 1), side * side))
 
 
 @bundle
@@ -151,7 +178,7 @@ def _tile(faces: ti.template(), tiles: ti.template(), number, width, height):
     inverse_sigma = 1.0 / faces.uniforms[m, UNIFORM.sigma]
     radius = ti.sqrt(CUT_OFF * faces.uniforms[m, UNIFORM.sigma])
     beta = inverse_temperature(faces, m)
-    return Tile(m, width, height, x0, y0, x1, y1, slot, side, inverse_sigma, radius, beta)
+    return Tile(m, width, height, x0, y0, x1, y1, slot, slot, side, inverse_sigma, radius, beta)
 
 
 @ti.func
@@ -253,3 +280,39 @@ def walk(faces: ti.template(), tiles: ti.template(), width, height, tile_pass: t
                     pixel = pixel_at(faces, tile, x, y)
                     tile_pass.end_pixel(tile, pixel)
             tile_pass.end_tile(tile)
+
+
+@ti.func
+def walk_pixel_parts(
+    faces: ti.template(), tiles: ti.template(), parts: ti.template(), width, height, tile_pass: ti.template()
+):
+    """``begin_pixel`` for all pixels, by parts of tiles; arguments of ``walk``, and the ``TileParts``."""
+    side = tiles.side
+    for index in range(tiles.slot.shape[0] * parts.count):
+        part = index % parts.count
+        whole_tile = _tile(faces, tiles, index // parts.count, width, height)
+        stateless_tile = with_fields(whole_tile, row=whole_tile.slot * parts.count + part)
+        tile = with_fields(stateless_tile, state=tile_pass.begin_tile(stateless_tile))
+        for i in range((side * side - part + parts.count - 1) // parts.count):
+            x, y = tile.x0 + (part + i * parts.count) % side, tile.y0 + (part + i * parts.count) // side
+            if x <= tile.x1 and y <= tile.y1:
+                pixel = pixel_at(faces, tile, x, y)
+                tile_pass.begin_pixel(tile, pixel)
+        if tile.slot >= 0:
+            tile_pass.end_tile(tile)
+
+
+@ti.func
+def walk_face_parts(
+    faces: ti.template(), tiles: ti.template(), parts: ti.template(), width, height, tile_pass: ti.template()
+):
+    """The steps of all faces, by parts of the tiles that have faces; arguments as above."""
+    for index in range(parts.occupied * parts.count):
+        part, number = index % parts.count, parts.tile_of_slot[index // parts.count]
+        whole_tile = _tile(faces, tiles, number, width, height)
+        stateless_tile = with_fields(whole_tile, row=index)
+        tile = with_fields(stateless_tile, state=tile_pass.begin_tile(stateless_tile))
+        first = tiles.start[number] + part
+        for i in range((tiles.start[number + 1] - first + parts.count - 1) // parts.count):
+            _walk_face(faces, tile, tiles.entries[first + i * parts.count], tile_pass)
+        tile_pass.end_tile(tile)

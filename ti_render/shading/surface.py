@@ -74,20 +74,35 @@ def face_attributes(faces: ti.template(), m, f):
 
 
 @ti.func
-def add_attribute_adjoints(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
-    """Add the adjoints of a face's ``Attributes`` to those of the arrays that hold them."""
-    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
-        albedo_row = row_of(m, bars.albedo.shape[0], faces.images)
+def has_nonzero(numbers: ti.template()):
+    """Whether an entry of a vector or a 3 x 3 matrix is not zero."""
+    result = False
+    if ti.static(len(numbers.get_shape()) == 1):
+        for i in ti.static(range(numbers.get_shape()[0])):
+            result = result or numbers[i] != 0
+    else:
         for i, k in ti.static(ti.ndrange(3, 3)):
-            bars.albedo[albedo_row, f, k, i] += albedo_bar[i, k]
-        if faces.corners[f, CORNER.texture] >= 0:
+            result = result or numbers[i, k] != 0
+    return result
+
+
+@ti.func
+def add_attribute_adjoints(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
+    """Add the adjoints of a face's ``Attributes`` that are not zero to those of the arrays that hold them."""
+    if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
+        if has_nonzero(albedo_bar):
+            albedo_row = row_of(m, bars.albedo.shape[0], faces.images)
+            for i, k in ti.static(ti.ndrange(3, 3)):
+                bars.albedo[albedo_row, f, k, i] += albedo_bar[i, k]
+        if has_nonzero(uv_bar):
             uv_row = row_of(m, bars.uv.shape[0], faces.images)
             for i, k in ti.static(ti.ndrange(2, 3)):
                 bars.uv[uv_row, f, k, i] += uv_bar[i, k]
     if ti.static(faces.shading != DEPTH and faces.shading != UNLIT):
-        for i, k in ti.static(ti.ndrange(3, 3)):
-            bars.normals[m, faces.corners[f, CORNER.normal + k], i] += normals_bar[i, k]
-        if faces.flags[FLAG.position] == 1:
+        if has_nonzero(normals_bar):
+            for i, k in ti.static(ti.ndrange(3, 3)):
+                bars.normals[m, faces.corners[f, CORNER.normal + k], i] += normals_bar[i, k]
+        if faces.flags[FLAG.position] == 1 and has_nonzero(points_bar):
             for i, k in ti.static(ti.ndrange(3, 3)):
                 bars.vertices[m, faces.corners[f, k], i] += points_bar[i, k]
 
