@@ -6,6 +6,7 @@ No scheme takes bounds from the cell in which a path ends: motions are continuou
 adjoints stand beside each other.
 """
 
+from ti_sim.base.arrays import empty_in_same_library, zeros_in_same_library
 from ti_sim.base.bundles import Array, Number, Static, bundle, kernel
 from ti_sim.base.differentiable import Differentiable, differentiable
 from ti_sim.base.runtime import ti
@@ -21,6 +22,28 @@ class Flow:
 
     x: Array
     y: Array
+
+
+@bundle
+class Fields:
+    """Density [B, X, Y] and velocities of a step, or their adjoints; or rows of them, [B, rows, ...]."""
+
+    density: Array
+    flow: Flow
+
+    def arrays(self) -> tuple[Array, Array, Array]:
+        """Density, velocities along x and y."""
+        return self.density, self.flow.x, self.flow.y
+
+    def zeros(self) -> "Fields":
+        """Zeros of the same shapes."""
+        density, x, y = (zeros_in_same_library(field, tuple(field.shape)) for field in self.arrays())
+        return Fields(density, Flow(x, y))
+
+    def empty(self) -> "Fields":
+        """Uninitialised arrays of the same shapes."""
+        density, x, y = (empty_in_same_library(field, tuple(field.shape)) for field in self.arrays())
+        return Fields(density, Flow(x, y))
 
 
 @bundle
@@ -122,18 +145,43 @@ def mirrored(on_wall: ti.template(), index, count):
     return index, sign
 
 
+@ti.func
+def advected_at(grid_points: ti.template(), flow: ti.template(), field: ti.template(), b, i, j):
+    """Value of a field at the start of the path that ends at (i, j), bilinear, and 0 at closed positions."""
+    value = 0.0
+    if grid_points.open[i, j] > 0:
+        node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
+        for k, m in ti.static(ti.ndrange(2, 2)):
+            x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
+            y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
+            value += (fraction[0] if k else 1 - fraction[0]) * (fraction[1] if m else 1 - fraction[1]) * field[b, x, y]
+    return value
+
+
 @kernel
 def advect(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """result = field at the start of each path, bilinear, and 0 at closed positions; fields [B, ., .]."""
     for b, i, j in result:
-        value = 0.0
-        if grid_points.open[i, j] > 0:
-            node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
-            for k, m in ti.static(ti.ndrange(2, 2)):
-                x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
-                y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
-                value += (fraction[0] if k else 1 - fraction[0]) * (fraction[1] if m else 1 - fraction[1]) * field[b, x, y]
-        result[b, i, j] = value
+        result[b, i, j] = advected_at(grid_points, flow, field, b, i, j)
+
+
+@ti.func
+def advected_at_adjoint(
+    grid_points: ti.template(), flow: ti.template(), field: ti.template(), bar, flow_bar: ti.template(), field_bar: ti.template(),
+    b, i, j,
+):  # fmt: skip
+    """Adjoint of ``advected_at`` from that of its value: adds to those of the flow and of the field."""
+    if grid_points.open[i, j] > 0:
+        node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
+        gradient = vec2(0.0)
+        for k, m in ti.static(ti.ndrange(2, 2)):
+            x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
+            y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
+            weight_x, weight_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
+            field_bar[b, x, y] += bar * weight_x * weight_y
+            gradient[0] += (1.0 if k else -1.0) * weight_y * field[b, x, y]
+            gradient[1] += (1.0 if m else -1.0) * weight_x * field[b, x, y]
+        velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * unclamped * gradient)
 
 
 @kernel
@@ -143,18 +191,7 @@ def advect_adjoint(
 ):  # fmt: skip
     """Adjoint of ``advect``: adds to those of the flow and of the field. At nodes, where slopes jump, it is one-sided."""
     for b, i, j in result_bar:
-        if grid_points.open[i, j] > 0:
-            bar = result_bar[b, i, j]
-            node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
-            gradient = vec2(0.0)
-            for k, m in ti.static(ti.ndrange(2, 2)):
-                x, _x = mirrored(grid_points.kind == FACE_X, node[0] + k, field.shape[1])
-                y, _y = mirrored(grid_points.kind == FACE_Y, node[1] + m, field.shape[2])
-                weight_x, weight_y = (fraction[0] if k else 1 - fraction[0]), (fraction[1] if m else 1 - fraction[1])
-                field_bar[b, x, y] += bar * weight_x * weight_y
-                gradient[0] += (1.0 if k else -1.0) * weight_y * field[b, x, y]
-                gradient[1] += (1.0 if m else -1.0) * weight_x * field[b, x, y]
-            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * bar * unclamped * gradient)
+        advected_at_adjoint(grid_points, flow, field, result_bar[b, i, j], flow_bar, field_bar, b, i, j)
 
 
 def _hermite(values, fraction, slope):
@@ -208,15 +245,42 @@ def values_along_x(grid_points: ti.template(), field: ti.template(), b, node, fr
     return values
 
 
+@ti.func
+def cubic_at(grid_points: ti.template(), flow: ti.template(), field: ti.template(), b, i, j):
+    """As ``advected_at``, cubic along y and then along x; fields at the centres are limited."""
+    value = 0.0
+    if grid_points.open[i, j] > 0:
+        node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
+        value = grid_points.curve.value(values_along_x(grid_points, field, b, node, fraction), fraction[0])
+    return value
+
+
 @kernel
 def advect_cubic(grid_points: GridPoints, flow: Flow, field: ti.types.ndarray(), result: ti.types.ndarray()):
     """As ``advect``, cubic along y and then along x; fields at the centres are limited."""
     for b, i, j in result:
-        value = 0.0
-        if grid_points.open[i, j] > 0:
-            node, fraction, _ = trace_back(grid_points, flow, field.shape, b, i, j)
-            value = grid_points.curve.value(values_along_x(grid_points, field, b, node, fraction), fraction[0])
-        result[b, i, j] = value
+        result[b, i, j] = cubic_at(grid_points, flow, field, b, i, j)
+
+
+@ti.func
+def cubic_at_adjoint(
+    grid_points: ti.template(), flow: ti.template(), field: ti.template(), bar, flow_bar: ti.template(), field_bar: ti.template(),
+    b, i, j,
+):  # fmt: skip
+    """Adjoint of ``cubic_at`` from that of its value: adds to those of the flow and of the field."""
+    if grid_points.open[i, j] > 0:
+        node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
+        values_x, fraction_bar = values_along_x(grid_points, field, b, node, fraction), vec2(0.0)
+        values_x_bar, fraction_bar[0] = grid_points.curve.vjp((values_x, fraction[0]), bar)
+        for k in ti.static(range(4)):
+            x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
+            values_y = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
+            values_y_bar, fraction_y_bar = grid_points.curve.vjp((values_y, fraction[1]), values_x_bar[k])
+            fraction_bar[1] += fraction_y_bar
+            for m in ti.static(range(4)):
+                y, y_sign = mirrored(grid_points.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
+                field_bar[b, x, y] += sign * y_sign * values_y_bar[m]
+        velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * unclamped * fraction_bar)
 
 
 @kernel
@@ -226,19 +290,7 @@ def advect_cubic_adjoint(
 ):  # fmt: skip
     """Adjoint of ``advect_cubic``: adds to those of the flow and of the field."""
     for b, i, j in result_bar:
-        if grid_points.open[i, j] > 0:
-            node, fraction, unclamped = trace_back(grid_points, flow, field.shape, b, i, j)
-            values_x, fraction_bar = values_along_x(grid_points, field, b, node, fraction), vec2(0.0)
-            values_x_bar, fraction_bar[0] = grid_points.curve.vjp((values_x, fraction[0]), result_bar[b, i, j])
-            for k in ti.static(range(4)):
-                x, sign = mirrored(grid_points.kind == FACE_X, node[0] - 1 + k, field.shape[1])
-                values_y = values_along_y(grid_points, field, b, x, sign, node[1] - 1)
-                values_y_bar, fraction_y_bar = grid_points.curve.vjp((values_y, fraction[1]), values_x_bar[k])
-                fraction_bar[1] += fraction_y_bar
-                for m in ti.static(range(4)):
-                    y, y_sign = mirrored(grid_points.kind == FACE_Y, node[1] - 1 + m, field.shape[2])
-                    field_bar[b, x, y] += sign * y_sign * values_y_bar[m]
-            velocity_at_adjoint(grid_points.kind, flow_bar, b, i, j, -grid_points.scale * unclamped * fraction_bar)
+        cubic_at_adjoint(grid_points, flow, field, result_bar[b, i, j], flow_bar, field_bar, b, i, j)
 
 
 @kernel

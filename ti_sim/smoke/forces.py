@@ -58,6 +58,26 @@ def laplacian(field: ti.template(), neighbour_open: ti.template(), b, i, j):
     return total
 
 
+@ti.func
+def accelerated_x(grid: ti.template(), flow: ti.template(), viscosity: ti.template(), b, i, j):
+    """Velocity along x after ``accelerate``."""
+    factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+    return grid.open_x[i, j] * (flow.x[b, i, j] + factor * laplacian(flow.x, grid.beside_x, b, i, j))
+
+
+@ti.func
+def accelerated_y(
+    grid: ti.template(), flow: ti.template(), density: ti.template(), buoyancy: ti.template(), viscosity: ti.template(), b, i, j
+):
+    """Velocity along y after ``accelerate``."""
+    value = 0.0
+    if grid.open_y[i, j] > 0:
+        factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
+        face_density = 0.5 * (density[b, i, j - 1] + density[b, i, j])
+        value = flow.y[b, i, j] + factor * laplacian(flow.y, grid.beside_y, b, i, j) + grid.dt * buoyancy[b] * face_density
+    return value
+
+
 @kernel
 def accelerate(
     grid: Grid, flow: Flow, density: ti.types.ndarray(), buoyancy: ti.types.ndarray(), viscosity: ti.types.ndarray(),
@@ -65,15 +85,9 @@ def accelerate(
 ):  # fmt: skip
     """result = flow + dt (viscosity times its Laplacian + buoyancy of the smoke at the face), 0 at closed faces."""
     for b, i, j in result.x:
-        factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
-        result.x[b, i, j] = grid.open_x[i, j] * (flow.x[b, i, j] + factor * laplacian(flow.x, grid.beside_x, b, i, j))
+        result.x[b, i, j] = accelerated_x(grid, flow, viscosity, b, i, j)
     for b, i, j in result.y:
-        value = 0.0
-        if grid.open_y[i, j] > 0:
-            factor = viscosity[b] * grid.dt / (grid.cell * grid.cell)
-            face_density = 0.5 * (density[b, i, j - 1] + density[b, i, j])
-            value = flow.y[b, i, j] + factor * laplacian(flow.y, grid.beside_y, b, i, j) + grid.dt * buoyancy[b] * face_density
-        result.y[b, i, j] = value
+        result.y[b, i, j] = accelerated_y(grid, flow, density, buoyancy, viscosity, b, i, j)
 
 
 @ti.func
@@ -92,6 +106,43 @@ def viscosity_adjoint(open_faces: ti.template(), neighbour_open: ti.template(), 
     return centre + factor * neighbour_open[i, j] * total
 
 
+@ti.func
+def accelerated_x_adjoint(
+    grid: ti.template(), flow: ti.template(), viscosity: ti.template(), result_bar: ti.template(), flow_bar: ti.template(),
+    b, i, j,
+):  # fmt: skip
+    """Adjoint of ``accelerated_x``: writes that of the flow.
+
+    Returns:
+        Adjoint of the viscosity.
+    """
+    factor = grid.dt / (grid.cell * grid.cell)
+    flow_bar.x[b, i, j] = viscosity_adjoint(grid.open_x, grid.beside_x, result_bar.x, b, i, j, viscosity[b] * factor)
+    return grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, grid.beside_x, b, i, j)
+
+
+@ti.func
+def accelerated_y_adjoint(
+    grid: ti.template(), flow: ti.template(), density: ti.template(), buoyancy: ti.template(), viscosity: ti.template(),
+    result_bar: ti.template(), flow_bar: ti.template(), density_bar: ti.template(), b, i, j,
+):  # fmt: skip
+    """Adjoint of ``accelerated_y``: writes that of the flow, and adds to that of the density.
+
+    Returns:
+        Adjoints of the viscosity and of the buoyancy.
+    """
+    viscosity_bar, buoyancy_bar = 0.0, 0.0
+    factor = grid.dt / (grid.cell * grid.cell)
+    flow_bar.y[b, i, j] = viscosity_adjoint(grid.open_y, grid.beside_y, result_bar.y, b, i, j, viscosity[b] * factor)
+    if grid.open_y[i, j] > 0:
+        bar = result_bar.y[b, i, j]
+        viscosity_bar = bar * factor * laplacian(flow.y, grid.beside_y, b, i, j)
+        buoyancy_bar = bar * grid.dt * 0.5 * (density[b, i, j - 1] + density[b, i, j])
+        density_bar[b, i, j - 1] += 0.5 * grid.dt * buoyancy[b] * bar
+        density_bar[b, i, j] += 0.5 * grid.dt * buoyancy[b] * bar
+    return viscosity_bar, buoyancy_bar
+
+
 @kernel
 def accelerate_adjoint(
     grid: Grid, flow: Flow, density: ti.types.ndarray(), buoyancy: ti.types.ndarray(), viscosity: ti.types.ndarray(),
@@ -100,18 +151,13 @@ def accelerate_adjoint(
 ):  # fmt: skip
     """Adjoint of ``accelerate``: writes that of the flow, and adds to the others."""
     for b, i, j in flow_bar.x:
-        factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.x[b, i, j] = viscosity_adjoint(grid.open_x, grid.beside_x, result_bar.x, b, i, j, viscosity[b] * factor)
-        viscosity_bar[b] += grid.open_x[i, j] * result_bar.x[b, i, j] * factor * laplacian(flow.x, grid.beside_x, b, i, j)
+        viscosity_bar[b] += accelerated_x_adjoint(grid, flow, viscosity, result_bar, flow_bar, b, i, j)
     for b, i, j in flow_bar.y:
-        factor = grid.dt / (grid.cell * grid.cell)
-        flow_bar.y[b, i, j] = viscosity_adjoint(grid.open_y, grid.beside_y, result_bar.y, b, i, j, viscosity[b] * factor)
-        if grid.open_y[i, j] > 0:
-            bar = result_bar.y[b, i, j]
-            viscosity_bar[b] += bar * factor * laplacian(flow.y, grid.beside_y, b, i, j)
-            buoyancy_bar[b] += bar * grid.dt * 0.5 * (density[b, i, j - 1] + density[b, i, j])
-            density_bar[b, i, j - 1] += 0.5 * grid.dt * buoyancy[b] * bar
-            density_bar[b, i, j] += 0.5 * grid.dt * buoyancy[b] * bar
+        viscosity_part, buoyancy_part = accelerated_y_adjoint(
+            grid, flow, density, buoyancy, viscosity, result_bar, flow_bar, density_bar, b, i, j
+        )
+        viscosity_bar[b] += viscosity_part
+        buoyancy_bar[b] += buoyancy_part
 
 
 # -- vorticity confinement (Fedkiw, Stam and Jensen, SIGGRAPH 2001, equations 9 to 11) ---
@@ -159,17 +205,23 @@ def curl(grid: Grid, flow: Flow, vorticity: ti.types.ndarray()):
         vorticity[b, i, j] = vorticity_at(grid, flow, b, i, j)
 
 
+@ti.func
+def vorticity_at_adjoint(grid: ti.template(), vorticity_bar: ti.template(), flow_bar: ti.template(), b, i, j):
+    """Adjoint of ``vorticity_at``: adds to that of the flow."""
+    if is_inside(grid.open, i, j) == 1:
+        bar = vorticity_bar[b, i, j] / (4 * grid.cell)
+        for k in ti.static(range(2)):
+            flow_bar.y[b, i + 1, j + k] += bar
+            flow_bar.y[b, i - 1, j + k] -= bar
+            flow_bar.x[b, i + k, j + 1] -= bar
+            flow_bar.x[b, i + k, j - 1] += bar
+
+
 @kernel
 def curl_adjoint(grid: Grid, vorticity_bar: ti.types.ndarray(), flow_bar: Flow):
     """Adjoint of ``curl``: adds to that of the flow."""
     for b, i, j in vorticity_bar:
-        if is_inside(grid.open, i, j) == 1:
-            bar = vorticity_bar[b, i, j] / (4 * grid.cell)
-            for k in ti.static(range(2)):
-                flow_bar.y[b, i + 1, j + k] += bar
-                flow_bar.y[b, i - 1, j + k] -= bar
-                flow_bar.x[b, i + k, j + 1] -= bar
-                flow_bar.x[b, i + k, j - 1] += bar
+        vorticity_at_adjoint(grid, vorticity_bar, flow_bar, b, i, j)
 
 
 @ti.func
@@ -181,15 +233,48 @@ def vorticity_neighbours(vorticity: ti.template(), b, i, j):
     )  # fmt: skip
 
 
+@ti.func
+def confine_cell(grid: ti.template(), vorticity: ti.template(), confinement: ti.template(), flow: ti.template(), b, i, j):
+    """Add dt times the confining acceleration of a cell to the flow, half of it to each open face."""
+    left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
+    ax, ay = confining.value(left, right, below, above, centre, confinement[b] * grid.cell * grid.dt)
+    for k in ti.static(range(2)):
+        flow.x[b, i + k, j] += 0.5 * ax * grid.open_x[i + k, j]
+        flow.y[b, i, j + k] += 0.5 * ay * grid.open_y[i, j + k]
+
+
 @kernel
 def confine(grid: Grid, vorticity: ti.types.ndarray(), confinement: ti.types.ndarray(), flow: Flow):
     """flow += dt times the confining acceleration, half of it to each open face of a cell."""
     for b, i, j in vorticity:
-        left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
-        ax, ay = confining.value(left, right, below, above, centre, confinement[b] * grid.cell * grid.dt)
-        for k in ti.static(range(2)):
-            flow.x[b, i + k, j] += 0.5 * ax * grid.open_x[i + k, j]
-            flow.y[b, i, j + k] += 0.5 * ay * grid.open_y[i, j + k]
+        confine_cell(grid, vorticity, confinement, flow, b, i, j)
+
+
+@ti.func
+def confine_cell_adjoint(
+    grid: ti.template(), vorticity: ti.template(), confinement: ti.template(), flow_bar: ti.template(),
+    vorticity_bar: ti.template(), b, i, j,
+):  # fmt: skip
+    """Adjoint of ``confine_cell``: adds to that of the vorticity.
+
+    Returns:
+        Adjoint of the strength.
+    """
+    bar = vec2(0.0)
+    for k in ti.static(range(2)):
+        bar[0] += 0.5 * flow_bar.x[b, i + k, j] * grid.open_x[i + k, j]
+        bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
+    left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
+    scale = grid.cell * grid.dt
+    left_bar, right_bar, below_bar, above_bar, centre_bar, strength_bar = confining.vjp(
+        (left, right, below, above, centre, confinement[b] * scale), (bar[0], bar[1])
+    )
+    vorticity_bar[b, ti.max(i - 1, 0), j] += left_bar
+    vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += right_bar
+    vorticity_bar[b, i, ti.max(j - 1, 0)] += below_bar
+    vorticity_bar[b, i, ti.min(j + 1, vorticity.shape[2] - 1)] += above_bar
+    vorticity_bar[b, i, j] += centre_bar
+    return strength_bar * scale
 
 
 @kernel
@@ -199,18 +284,4 @@ def confine_adjoint(
 ):  # fmt: skip
     """Adjoint of ``confine``: adds to those of the vorticity and of the strength."""
     for b, i, j in vorticity:
-        bar = vec2(0.0)
-        for k in ti.static(range(2)):
-            bar[0] += 0.5 * flow_bar.x[b, i + k, j] * grid.open_x[i + k, j]
-            bar[1] += 0.5 * flow_bar.y[b, i, j + k] * grid.open_y[i, j + k]
-        left, right, below, above, centre = vorticity_neighbours(vorticity, b, i, j)
-        scale = grid.cell * grid.dt
-        left_bar, right_bar, below_bar, above_bar, centre_bar, strength_bar = confining.vjp(
-            (left, right, below, above, centre, confinement[b] * scale), (bar[0], bar[1])
-        )
-        vorticity_bar[b, ti.max(i - 1, 0), j] += left_bar
-        vorticity_bar[b, ti.min(i + 1, vorticity.shape[1] - 1), j] += right_bar
-        vorticity_bar[b, i, ti.max(j - 1, 0)] += below_bar
-        vorticity_bar[b, i, ti.min(j + 1, vorticity.shape[2] - 1)] += above_bar
-        vorticity_bar[b, i, j] += centre_bar
-        confinement_bar[b] += strength_bar * scale
+        confinement_bar[b] += confine_cell_adjoint(grid, vorticity, confinement, flow_bar, vorticity_bar, b, i, j)

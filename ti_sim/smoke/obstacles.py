@@ -25,25 +25,37 @@ class Filling:
     weight: Array
 
 
+@ti.func
+def fill_node(filling: ti.template(), field: ti.template(), b, n):
+    """Write the value of node n inside obstacles."""
+    value = 0.0
+    for k in range(filling.source.shape[1]):
+        value += filling.weight[n, k] * field[b, filling.source[n, k, 0], filling.source[n, k, 1]]
+    field[b, filling.target[n, 0], filling.target[n, 1]] = value
+
+
+@ti.func
+def fill_node_adjoint(filling: ti.template(), field_bar: ti.template(), b, n):
+    """Adjoint of ``fill_node``: moves the adjoint of the value inside obstacles to those outside."""
+    i, j = filling.target[n, 0], filling.target[n, 1]
+    bar = field_bar[b, i, j]
+    field_bar[b, i, j] = 0.0
+    for k in range(filling.source.shape[1]):
+        field_bar[b, filling.source[n, k, 0], filling.source[n, k, 1]] += filling.weight[n, k] * bar
+
+
 @kernel
 def fill(filling: Filling, field: ti.types.ndarray()):
     """Write the values of a field [B, ., .] inside obstacles."""
     for b, n in ti.ndrange(field.shape[0], filling.target.shape[0]):
-        value = 0.0
-        for k in range(filling.source.shape[1]):
-            value += filling.weight[n, k] * field[b, filling.source[n, k, 0], filling.source[n, k, 1]]
-        field[b, filling.target[n, 0], filling.target[n, 1]] = value
+        fill_node(filling, field, b, n)
 
 
 @kernel
 def fill_adjoint(filling: Filling, field_bar: ti.types.ndarray()):
     """Adjoint of ``fill``: moves the adjoints of the values inside obstacles to those outside."""
     for b, n in ti.ndrange(field_bar.shape[0], filling.target.shape[0]):
-        i, j = filling.target[n, 0], filling.target[n, 1]
-        bar = field_bar[b, i, j]
-        field_bar[b, i, j] = 0.0
-        for k in range(filling.source.shape[1]):
-            field_bar[b, filling.source[n, k, 0], filling.source[n, k, 1]] += filling.weight[n, k] * bar
+        fill_node_adjoint(filling, field_bar, b, n)
 
 
 def nearest_outside(outside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -37,3 +37,24 @@ def zero_closed(is_open: ti.types.ndarray(), field: ti.types.ndarray()):
     """field = 0 where is_open [X, Y] is 0."""
     for b, i, j in field:
         field[b, i, j] *= is_open[i, j]
+
+
+@kernel
+def write_entry(field: ti.types.ndarray(), entries: ti.types.ndarray(), entry: int):
+    """entries[entry] = field; entries [N, B, ., .]."""
+    for b, i, j in field:
+        entries[entry, b, i, j] = field[b, i, j]
+
+
+@kernel
+def read_entry(entries: ti.types.ndarray(), entry: int, field: ti.types.ndarray()):
+    """field = entries[entry]."""
+    for b, i, j in field:
+        field[b, i, j] = entries[entry, b, i, j]
+
+
+@kernel
+def sum_places(entries: ti.types.ndarray(), entry: int, sums: ti.types.ndarray()):
+    """sums [B] += the sums of entries[entry] over all places."""
+    for b, i, j in ti.ndrange(entries.shape[1], entries.shape[2], entries.shape[3]):
+        sums[b] += entries[entry, b, i, j]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ti_sim.smoke.advection import (
     CENTRE,
     FACE_X,
     FACE_Y,
+    Fields,
     Flow,
     GridPoints,
     advect,
@@ -39,6 +41,7 @@ from ti_sim.smoke.model import SmokeInputs, SmokeModel, SmokeSettings
 from ti_sim.smoke.obstacles import Filling, fill, fill_adjoint, nearest_outside
 from ti_sim.smoke.pressure import Pressure
 from ti_sim.smoke.rows import add_field, add_row, read_row, write_row, zero_closed
+from ti_sim.smoke.team_rollout import TeamRollout, device_team
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class SmokeRollout:
     inputs: SmokeInputs
     frames: int
     adjoint: Adjoint | None
-    states: tuple[Array, Array, Array] | None
+    states: Fields | None
     first_frame: int = 0
 
     @property
@@ -80,21 +83,6 @@ class SmokeRollout:
     def diverged(self) -> np.ndarray:
         """[B] bool, whether the world diverged."""
         return self.diverged_step >= 0
-
-
-@dataclass(frozen=True)
-class _State:
-    """Density [B, X, Y] and velocities of a step, or their adjoints."""
-
-    density: Array
-    flow: Flow
-
-    def fields(self) -> tuple[Array, Array, Array]:
-        return self.density, self.flow.x, self.flow.y
-
-    def zeros(self) -> _State:
-        density, x, y = (zeros_in_same_library(field, tuple(field.shape)) for field in self.fields())
-        return _State(density, Flow(x, y))
 
 
 class SmokeSolver(Solver):
@@ -123,20 +111,25 @@ class SmokeSolver(Solver):
         substeps = self.settings.substeps
         steps, grid = frames * substeps, self._grid(inputs.density0)
         interval = storage_interval(adjoint, steps)
-        state = self._initial_state(inputs, grid, continued=first_frame > 0)
+        team_rollout = self._team_rollout(inputs, grid)
+        state = self._initial_state(inputs, self._projection(grid, team_rollout), grid, continued=first_frame > 0)
         checkpoints, frame_rows = (_empty_rows(state, count) for count in (steps // interval + 1, frames + 1))
         _write_state(state, checkpoints, 0)
         _write_state(state, frame_rows, 0)
-        for step in range(steps):
-            state = self._step(inputs, grid, state, step // substeps)
-            if (step + 1) % interval == 0:
-                _write_state(state, checkpoints, (step + 1) // interval)
-            if (step + 1) % substeps == 0:
-                _write_state(state, frame_rows, (step + 1) // substeps)
-        diverged_step = _diverged_steps(frame_rows, substeps)
-        mark_diverged_frames(frame_rows, diverged_step, substeps)
+        if team_rollout is None:
+            for step in range(steps):
+                state = self._step(inputs, grid, state, step // substeps)
+                if (step + 1) % interval == 0:
+                    _write_state(state, checkpoints, (step + 1) // interval)
+                if (step + 1) % substeps == 0:
+                    _write_state(state, frame_rows, (step + 1) // substeps)
+            first_bad_frame = _first_bad_frame(frame_rows)
+        else:
+            first_bad_frame = team_rollout.simulate(state, checkpoints, interval, frame_rows, steps)
+        diverged_step = np.where(first_bad_frame < 0, -1, np.maximum(first_bad_frame - 1, 0) * substeps + 1)
+        mark_diverged_frames(frame_rows.arrays(), diverged_step, substeps)
         return SmokeRollout(
-            *frame_rows, diverged_step, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame
+            *frame_rows.arrays(), diverged_step, inputs, frames, adjoint, None if adjoint is None else checkpoints, first_frame
         )
 
     def _differentiate(self, rollout: SmokeRollout, bars: tuple[Array, ...], last_bars: tuple[Array, ...]) -> SmokeInputs:
@@ -146,7 +139,7 @@ class SmokeSolver(Solver):
         interval = rollout.adjoint.interval
         first_state = _read_state(rollout.states, 0)
         rows = rollout.states if interval == 1 else _empty_rows(first_state, segment_length(rollout.adjoint, steps) + 1)
-        bar = first_state.zeros()
+        bar, frame_bars, team_rollout = first_state.zeros(), Fields(bars[0], Flow(*bars[1:])), self._team_rollout(inputs, grid)
         segment_start = 0
 
         def recompute_segment(first: int, count: int) -> None:
@@ -154,23 +147,29 @@ class SmokeSolver(Solver):
             segment_start = first
             state = _read_state(rollout.states, first // interval)
             _write_state(state, rows, 0)
+            if team_rollout is not None:
+                team_rollout.advance(state, rows, 1, first, count - 1)
+                return
             for k in range(count - 1):
                 state = self._step(inputs, grid, state, (first + k) // substeps)
                 _write_state(state, rows, k + 1)
 
         def differentiate_segment(first: int, count: int) -> None:
             nonlocal bar
+            if team_rollout is not None:
+                bar = team_rollout.differentiate(bar, rows, first - segment_start, frame_bars, first, count, sums)
+                return
             for step in reversed(range(first, first + count)):
                 if (step + 1) % substeps == 0:
-                    _add_row_to_state(bars, (step + 1) // substeps, bar)
+                    _add_row_to_state(frame_bars, (step + 1) // substeps, bar)
                 bar = self._step_adjoint(inputs, grid, _read_state(rows, step - segment_start), step // substeps, bar, sums)
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
-        _add_row_to_state(bars, 0, bar)
+        _add_row_to_state(frame_bars, 0, bar)
         if not rollout.first_frame:
             zero_closed(*views(grid.open, bar.density))
-            self._pressure.project(grid, bar.flow)
-        for source, target in zip(bar.fields(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
+            self._projection(grid, team_rollout)(bar.flow)
+        for source, target in zip(bar.arrays(), (sums.density0, sums.velocity_x0, sums.velocity_y0), strict=True):
             add_field(*views(source, target))
         return sums
 
@@ -195,14 +194,25 @@ class SmokeSolver(Solver):
         )
         return Grid(*masks, float(self.settings.dt), float(model.cell))
 
-    def _initial_state(self, inputs: SmokeInputs, grid: Grid, *, continued: bool) -> _State:
+    def _team_rollout(self, inputs: SmokeInputs, grid: Grid) -> TeamRollout | None:
+        """The rollout by a team of threads; None on a CPU, where each step is several launches."""
+        team = device_team(inputs.density0, inputs.world_count)
+        if team is None:
+            return None
+        return TeamRollout(self.model, self.settings, inputs, grid, self._nearest_outside, team)
+
+    def _projection(self, grid: Grid, team_rollout: TeamRollout | None) -> Callable[[Flow], None]:
+        """Function that projects velocities, in place."""
+        return partial(self._pressure.project, grid) if team_rollout is None else team_rollout.project
+
+    def _initial_state(self, inputs: SmokeInputs, project: Callable[[Flow], None], grid: Grid, *, continued: bool) -> Fields:
         """The initial state, in new arrays; unless ``continued``, without smoke in obstacles and with projected velocities."""
         density, x, y = (_copy(field) for field in (inputs.density0, inputs.velocity_x0, inputs.velocity_y0))
         if continued:
-            return _State(density, Flow(x, y))
+            return Fields(density, Flow(x, y))
         zero_closed(*views(grid.open, density))
-        state = _State(density, Flow(x, y))
-        self._pressure.project(grid, state.flow)
+        state = Fields(density, Flow(x, y))
+        project(state.flow)
         return state
 
     def _grid_points(self, grid: Grid, sign: float = 1.0) -> tuple[GridPoints, GridPoints, GridPoints]:
@@ -230,7 +240,7 @@ class SmokeSolver(Solver):
         fill(viewed(self._filling(field_index, field)), *views(result))
         return result
 
-    def _step(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int) -> _State:
+    def _step(self, inputs: SmokeInputs, grid: Grid, state: Fields, frame: int) -> Fields:
         """The state after a step, in new arrays."""
         density, flow = self._advect(grid, state)
         forces.add_source(viewed(grid), *views(inputs.source), frame, *views(density))
@@ -239,21 +249,21 @@ class SmokeSolver(Solver):
         vorticity = self._curl(grid, state.flow)
         forces.confine(viewed(grid), *views(vorticity, inputs.confinement), viewed(result))
         self._pressure.project(grid, result)
-        return _State(density, result)
+        return Fields(density, result)
 
     def _curl(self, grid: Grid, flow: Flow) -> Array:
         vorticity = empty_in_same_library(flow.x, (flow.x.shape[0], *grid.open.shape))
         forces.curl(viewed(grid), viewed(flow), *views(vorticity))
         return vorticity
 
-    def _advect(self, grid: Grid, state: _State) -> tuple[Array, Flow]:
+    def _advect(self, grid: Grid, state: Fields) -> tuple[Array, Flow]:
         """Advected density and velocities, in new arrays."""
         advected = [self._advect_field(grid, k, state)[-1] for k in range(3)]
         return advected[0], Flow(*advected[1:])
 
-    def _advect_field(self, grid: Grid, field_index: int, state: _State) -> list[Array]:
+    def _advect_field(self, grid: Grid, field_index: int, state: Fields) -> list[Array]:
         """Advect one field: the filled field, in MacCormack's scheme the filled intermediate field, and last the result."""
-        field, grid_points, flow = state.fields()[field_index], viewed(self._grid_points(grid)[field_index]), viewed(state.flow)
+        field, grid_points, flow = state.arrays()[field_index], viewed(self._grid_points(grid)[field_index]), viewed(state.flow)
         source, result = self._fill_obstacles(field_index, field), empty_in_same_library(field, tuple(field.shape))
         if self.settings.advection == "cubic":
             advect_cubic(grid_points, flow, *views(source, result))
@@ -267,7 +277,7 @@ class SmokeSolver(Solver):
         correct(grid_points, *views(field, result, round_trip, corrected))
         return [source, filled, corrected]
 
-    def _step_adjoint(self, inputs: SmokeInputs, grid: Grid, state: _State, frame: int, bar: _State, sums: SmokeInputs) -> _State:
+    def _step_adjoint(self, inputs: SmokeInputs, grid: Grid, state: Fields, frame: int, bar: Fields, sums: SmokeInputs) -> Fields:
         """Adjoint of the state before a step from ``bar``, that of the state after it, which is overwritten; adds to ``sums``."""
         advected_fields = [self._advect_field(grid, k, state) for k in range(3)]
         density, flow = advected_fields[0][-1], Flow(advected_fields[1][-1], advected_fields[2][-1])
@@ -291,11 +301,11 @@ class SmokeSolver(Solver):
         return state_bar
 
     def _advect_field_adjoint(
-        self, grid: Grid, field_index: int, state: _State, advected: list[Array], result_bar: Array, state_bar: _State
+        self, grid: Grid, field_index: int, state: Fields, advected: list[Array], result_bar: Array, state_bar: Fields
     ) -> None:
         """Adjoint of ``_advect_field``: adds to ``state_bar``, the adjoint of the state before the step."""
         grid_points, flow, flow_bar = viewed(self._grid_points(grid)[field_index]), viewed(state.flow), viewed(state_bar.flow)
-        source, shape, field_bar = advected[0], tuple(result_bar.shape), state_bar.fields()[field_index]
+        source, shape, field_bar = advected[0], tuple(result_bar.shape), state_bar.arrays()[field_index]
         forward_bar = result_bar
         if self.settings.advection == "maccormack":
             forward_bar, backward_bar = (empty_in_same_library(source, shape) for _ in range(2))
@@ -330,31 +340,32 @@ def _copy(field: Array) -> Array:
     return result
 
 
-def _empty_rows(state: _State, count: int) -> tuple[Array, Array, Array]:
+def _empty_rows(state: Fields, count: int) -> Fields:
     """Uninitialised arrays [B, count, ...] for the fields of ``count`` steps or frames."""
-    return tuple(empty_in_same_library(field, (field.shape[0], count, *field.shape[1:])) for field in state.fields())
+    density, x, y = (empty_in_same_library(field, (field.shape[0], count, *field.shape[1:])) for field in state.arrays())
+    return Fields(density, Flow(x, y))
 
 
-def _write_state(state: _State, rows: tuple[Array, ...], row: int) -> None:
-    for field, field_rows in zip(state.fields(), rows, strict=True):
+def _write_state(state: Fields, rows: Fields, row: int) -> None:
+    for field, field_rows in zip(state.arrays(), rows.arrays(), strict=True):
         write_row(*views(field, field_rows), row)
 
 
-def _read_state(rows: tuple[Array, ...], row: int) -> _State:
+def _read_state(rows: Fields, row: int) -> Fields:
     fields = []
-    for field_rows in rows:
+    for field_rows in rows.arrays():
         field = empty_in_same_library(field_rows, (field_rows.shape[0], *field_rows.shape[2:]))
         read_row(*views(field_rows), row, *views(field))
         fields.append(field)
-    return _State(fields[0], Flow(*fields[1:]))
+    return Fields(fields[0], Flow(*fields[1:]))
 
 
-def _add_row_to_state(rows: tuple[Array, ...], row: int, state: _State) -> None:
-    for field_rows, field in zip(rows, state.fields(), strict=True):
+def _add_row_to_state(rows: Fields, row: int, state: Fields) -> None:
+    for field_rows, field in zip(rows.arrays(), state.arrays(), strict=True):
         add_row(*views(field_rows), row, *views(field))
 
 
-def _diverged_steps(frame_rows: tuple[Array, ...], substeps: int) -> np.ndarray:
-    """[B] first step of the first frame that is not finite, -1 if all are."""
-    is_finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in frame_rows], axis=0)
-    return np.where(is_finite.all(axis=1), -1, np.maximum(is_finite.argmin(axis=1) - 1, 0) * substeps + 1)
+def _first_bad_frame(frame_rows: Fields) -> np.ndarray:
+    """[B] first frame that is not finite, -1 if all are."""
+    is_finite = np.all([np.isfinite(to_numpy(rows)).all(axis=(2, 3)) for rows in frame_rows.arrays()], axis=0)
+    return np.where(is_finite.all(axis=1), -1, is_finite.argmin(axis=1))
