@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from risp_torch.inversion.appearance.model.shading import shading_basis
 from risp_torch.inversion.appearance.model.shadow import shadows_of
 from risp_torch.inversion.appearance.rendering import picture_of_bodies, shadows_in
 from risp_torch.inversion.appearance.settings import LIGHTS, LookSettings
+from risp_torch.inversion.appearance.system_cache import CoveredSystem, SystemCache, keys_of_worlds
 from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_render import FragmentWeights
 
@@ -91,6 +92,7 @@ class SolvedLook:
 def solve_worlds(
     unlit_inputs: UnlitRenderInputs, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray,
     weights: torch.Tensor | None = None, first_look: SolvedLook | None = None, frozen: FrozenAppearance | None = None,
+    cache: SystemCache | None = None,
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
@@ -103,7 +105,52 @@ def solve_worlds(
         first_look: a look of the same scene to start from, where it fits. A world starts from this one or one of the worlds
             before it, whichever covers the plate most similarly.
         frozen: a look from which those of all worlds are one step away, in place of solving them.
+        cache: of the systems of motions that come again.
     """
+    pixels, weight = pixels_of(film, weights)
+    solved: list[SolvedLook] = []
+    for system, plate_share in _systems(unlit_inputs, settings, pixels, weight, cache or SystemCache()):
+        if frozen is None:
+            known = solved if first_look is None else [first_look, *solved]
+            nearest = min(known, key=lambda other: other.distance(plate_share), default=None)
+            first, inverse = (None, None) if nearest is None else (nearest.seen_in(system), nearest.inverse)
+            look, inverse = solve_look(system, settings, first_look=first, inverse=inverse)
+        else:
+            look, inverse = frozen.followed(system), frozen.inverse
+        plate = still.copy()
+        plate[system.active] = look.plate
+        solved.append(SolvedLook(look, system, plate, inverse, plate_share))
+    return solved
+
+
+def _systems(
+    unlit_inputs: UnlitRenderInputs, settings: LookSettings, pixels: np.ndarray, weight: np.ndarray, cache: SystemCache
+) -> Iterator[CoveredSystem]:
+    """The system of every world, and the visible share [n, H W] of the plate; motions that the cache lacks are rendered.
+
+    Args:
+        unlit_inputs: of the worlds.
+        settings: of the look.
+        pixels, weight: the film [n, H W, 3] and weights [n, H W] of its pixels.
+        cache: is written, too.
+    """
+    keys = keys_of_worlds(unlit_inputs, settings)
+    known = [cache.get(key) for key in keys]
+    missing = [world for world, system in enumerate(known) if system is None]
+    made = iter(_rendered_systems(unlit_inputs.of_worlds(missing), settings, pixels, weight) if missing else ())
+    for key, kept in zip(keys, known, strict=True):
+        if kept is None:
+            system, plate_share = next(made)
+            cache.put(key, system, plate_share)
+        else:
+            system, plate_share = kept[0].with_film(pixels, weight), kept[1]
+        yield system, plate_share
+
+
+def _rendered_systems(
+    unlit_inputs: UnlitRenderInputs, settings: LookSettings, pixels: np.ndarray, weight: np.ndarray
+) -> Iterator[CoveredSystem]:
+    """``_systems`` of worlds that are rendered."""
     with torch.no_grad():
         entries, plate_share = unlit_inputs.weights()
         basis = shading_basis(unlit_inputs.normals(), LIGHTS[settings.light]).cpu().numpy()
@@ -113,11 +160,9 @@ def solve_worlds(
         plate_share = (
             unlit_inputs.film_of(plate_share[..., None]).reshape(unlit_inputs.worlds, unlit_inputs.frames, -1).cpu().numpy()
         )
-    images = unlit_inputs.frames * unlit_inputs.moments
-    pixels, weight = pixels_of(film, weights)
-    basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*film.shape[1:3], count=SMOOTH, bending=BENDING)
+    images, size = unlit_inputs.frames * unlit_inputs.moments, (unlit_inputs.settings.height, unlit_inputs.settings.width)
+    basis_of_plate = None if settings.plate == "any" else SmoothPictures.of(*size, count=SMOOTH, bending=BENDING)
     palette = Palette.of(unlit_inputs.faces, unlit_inputs.rest, unlit_inputs.vertex_body, settings.colors, texels=settings.texels)
-    solved: list[SolvedLook] = []
     bounds = np.searchsorted(entries.image, np.arange(unlit_inputs.worlds + 1) * images)
     for world in range(unlit_inputs.worlds):
         chosen = slice(bounds[world], bounds[world + 1])
@@ -129,17 +174,7 @@ def solve_worlds(
             world_weights, basis[world * images : (world + 1) * images], plate_share[world], pixels, palette,
             shadows=cast, weight=weight, all_pixels=settings.exposure or basis_of_plate is not None, plate_basis=basis_of_plate,
         )  # fmt: skip
-        if frozen is None:
-            known = solved if first_look is None else [first_look, *solved]
-            nearest = min(known, key=lambda other: other.distance(plate_share[world]), default=None)
-            first, inverse = (None, None) if nearest is None else (nearest.seen_in(system), nearest.inverse)
-            look, inverse = solve_look(system, settings, first_look=first, inverse=inverse)
-        else:
-            look, inverse = frozen.followed(system), frozen.inverse
-        plate = still.copy()
-        plate[system.active] = look.plate
-        solved.append(SolvedLook(look, system, plate, inverse, plate_share[world]))
-    return solved
+        yield system, plate_share[world].copy()
 
 
 def pixels_of(film: torch.Tensor, weights: torch.Tensor | None) -> tuple[np.ndarray, np.ndarray]:

@@ -105,6 +105,23 @@ class UnlitRenderInputs:
             inputs = replace(inputs, softness=torch.cat([torch.full_like(gamma, sigma), gamma], dim=1))
         return UnlitRenderInputs(inputs, settings, worlds, count, moments, view.spec.ground_height, exposed_weights)
 
+    def of_worlds(self, worlds: Sequence[int]) -> UnlitRenderInputs:
+        """The inputs of some of the worlds."""
+        images_of_world = self.frames * self.moments
+        images = np.concatenate([np.arange(world * images_of_world, (world + 1) * images_of_world) for world in worlds])
+
+        def rows_of(array: torch.Tensor) -> torch.Tensor:
+            count = array.shape[0]
+            rows = np.asarray(worlds) if count == self.worlds else images * count // (self.worlds * images_of_world)
+            return array if count == 1 else array[torch.as_tensor(rows, device=array.device)]
+
+        tensors = {
+            name: rows_of(array) for name, array in vars(self.arrays).items()
+            if isinstance(array, torch.Tensor) and not (name == "vertices_rest" and array.ndim == 2)
+        }  # fmt: skip
+        exposure_weights = None if self.exposure_weights is None else rows_of(self.exposure_weights)
+        return replace(self, arrays=replace(self.arrays, **tensors), worlds=len(worlds), exposure_weights=exposure_weights)
+
     @property
     def faces(self) -> np.ndarray:
         """[F, 3] vertices of the faces."""

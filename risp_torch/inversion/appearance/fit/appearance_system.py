@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -83,11 +83,19 @@ class AppearanceSystem:
             color = np.concatenate([color, palette.count + np.arange(shadows.shape[1])])
             shading = np.concatenate([shading, np.eye(1, basis.shape[2]).repeat(shadows.shape[1], axis=0)])
             palette = palette.with_shadows(shadows.shape[1])
-        weight = np.ones(plate_share.shape) if weight is None else weight
-        plate_share, film, weight = (
-            np.ascontiguousarray(np.take(array, active, axis=1), dtype=np.float64) for array in (plate_share, film, weight)
-        )
-        return AppearanceSystem(assembly.matrix, active, row, color, shading, plate_share, film, weight, palette, plate_basis)
+        system = AppearanceSystem(
+            assembly.matrix, active, row, color, shading, _of_pixels(plate_share, active), film, plate_share, palette, plate_basis
+        )  # fmt: skip
+        return system.with_film(film, weight)
+
+    def with_film(self, film: np.ndarray, weight: np.ndarray | None) -> AppearanceSystem:
+        """The same motion's pixels in a film [n, H W, 3] with weights [n, H W] of the pixels, all 1 by default."""
+        weight = np.ones(self.plate_share.shape) if weight is None else _of_pixels(weight, self.active)
+        return replace(self, film=_of_pixels(film, self.active), weight=weight)
+
+    def without_film(self) -> AppearanceSystem:
+        """The same pixels with an empty film, and empty weights."""
+        return replace(self, film=np.zeros((0, 0, 3)), weight=np.zeros((0, 0)))
 
     @property
     def frames(self) -> int:
@@ -136,7 +144,7 @@ class AppearanceSystem:
     @cached_property
     def mean_basis(self) -> np.ndarray:
         """[N, L] mean shading of each colour over the pixels that show it; that of even light for a colour that none shows."""
-        column_sums = self.transposed @ np.ones(len(self.row))
+        column_sums = np.bincount(self.matrix.indices, weights=self.matrix.data, minlength=len(self.color))
         total = self.into_colors @ column_sums
         mean = (self.into_colors @ (column_sums[:, None] * self.basis)) / np.maximum(total, 1e-12)[:, None]
         mean[total <= 1e-12] = np.eye(1, self.basis.shape[1])
@@ -157,6 +165,11 @@ class AppearanceSystem:
             (np.concatenate([ones, -ones]), (np.tile(np.arange(len(a)), 2), np.concatenate([a, b]))), shape=(len(a), count)
         )
         return (edge.T @ edge).tocsr()
+
+
+def _of_pixels(array: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """The pixels [n, P, ...] of an array [n, H W, ...], in double precision."""
+    return np.ascontiguousarray(np.take(array, active, axis=1), dtype=np.float64)
 
 
 def _numbered(numbers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -19,9 +19,10 @@ import numpy as np
 from scipy.linalg import cho_solve, cholesky
 from scipy.sparse import csr_matrix
 
+from risp_torch.inversion.appearance.fit.gradient_kernel import column_sums
 from risp_torch.inversion.appearance.fit.matrix_kernel import MAX_COLUMNS, normal_matrices
 from risp_torch.inversion.appearance.fit.objective import LIGHT_REGULARISATION, PLATE_REGULARISATION, Fit
-from risp_torch.inversion.appearance.model.background_plate import plate_solver
+from risp_torch.inversion.appearance.model.background_plate import PlateSolver, plate_solver
 from risp_torch.least_squares.inverse_reuse import KeptInverse
 from risp_torch.least_squares.secants import Inverse
 
@@ -49,17 +50,32 @@ class LookEquations:
     def __init__(self, fit: Fit, kept: KeptInverse | None = None) -> None:
         self.kept, self.objective = kept or KeptInverse(), fit.objective
         self.system, self.settings = system, settings = fit.system, fit.settings
-        self.look, look, row = fit.look, fit.look, fit.system.row
-        self.plate_weight = _plate_weights(fit)  # [P, 3] D
-        self.behind = [plate_solver(weight, system.plate_basis) for weight in self.plate_weight.T]
-        self.weight = fit.weight.reshape(-1, 1)[row]  # [R, 1]
+        self.look, look, self.fit = fit.look, fit.look, fit
         self.basis = system.basis[:, 1:]  # the first coefficient is 1: colours have the scale
         self.shade, self.color = system.basis @ look.light, look.colors[system.color]  # [C, 3]
         self.point = np.concatenate([look.colors, look.light[1:]])
-        self.gradient = self._back(self.weight * fit.residual.reshape(-1, 3)[row])
+        if system.palette.shadows:
+            self.gradient = self._back(self.weight * fit.residual.reshape(-1, 3)[system.row])
+        else:
+            self.gradient = self._of_columns(column_sums(system, fit.weight, fit.residual, look.gain))
         color_offset = look.colors - system.palette.regularisation_target
         color_gradient = settings.smoothness * (system.stiffness @ look.colors) + settings.color_regularisation * color_offset
         self.gradient -= np.concatenate([color_gradient, LIGHT_REGULARISATION * look.light[1:]])
+
+    @cached_property
+    def plate_weight(self) -> np.ndarray:
+        """[P, 3] D."""
+        return _plate_weights(self.fit)
+
+    @cached_property
+    def behind(self) -> list[PlateSolver]:
+        """Solver of the plate of each channel."""
+        return [plate_solver(weight, self.system.plate_basis) for weight in self.plate_weight.T]
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """[R, 1] weights of the rows."""
+        return self.fit.weight.reshape(-1, 1)[self.system.row]
 
     @cached_property
     def gain(self) -> np.ndarray:
@@ -147,7 +163,10 @@ class LookEquations:
 
     def _back(self, values: np.ndarray) -> np.ndarray:
         """The transposed Jacobian times rows [R, 3]."""
-        columns = self.system.transposed @ (values if self.look.is_evenly_exposed else self.gain * values)
+        return self._of_columns(self.system.transposed @ (values if self.look.is_evenly_exposed else self.gain * values))
+
+    def _of_columns(self, columns: np.ndarray) -> np.ndarray:
+        """Colours and light of sums [C, 3] over the rows of each column."""
         return np.concatenate([self.system.into_colors @ (columns * self.shade), self.basis.T @ (columns * self.color)])
 
 

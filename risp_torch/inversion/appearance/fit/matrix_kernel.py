@@ -15,38 +15,51 @@ MAX_COLUMNS = 128  # colours and coefficients of the light: of more, a sparse pr
 def _add_row(
     matrices: ti.template(), sums: ti.template(), light: ti.template(), starts: ti.template(), columns: ti.template(),
     weights: ti.template(), color: ti.template(), shade: ti.template(), column_color: ti.template(), basis: ti.template(),
-    at_matrix, at_sum, at_light, count, coefficients, row, k, gain, row_weight, plate_share,
+    at_matrix, at_sum, at_light, count, coefficients, row, gain, row_weight, plate_share,
 ):  # fmt: skip
-    """Add w J^T J of a row of channel k to the lower triangle of a matrix, and w beta J to the sums of its pixel.
+    """Add w J^T J of a row to the lower triangles of the matrices, and w beta J to the sums of its pixel.
 
-    All arrays are flat. The matrix, the sums and the row's derivatives by the light begin at ``at_matrix``, ``at_sum`` and
-    ``at_light``; ``count`` and ``coefficients`` are the numbers N of colours and L - 1 of the light's coefficients.
+    All arrays are flat; ``gain`` and ``plate_share`` are vectors of the channels, whose numbers are neighbours in the matrices,
+    the sums and the row's derivatives by the light. These begin at ``at_matrix``, ``at_sum`` and ``at_light``; ``count`` and
+    ``coefficients`` are the numbers N of colours and L - 1 of the light's coefficients.
     """
     first, stop, size = starts[row], starts[row + 1], count + coefficients
-    for a in range(coefficients):
+    for a in range(3 * coefficients):
         light[at_light + a] = 0.0
     for i in range(first, stop):
-        column = columns[i]
-        by_light = gain * weights[i] * column_color[3 * column + k]
+        column, at_basis = 3 * columns[i], coefficients * columns[i]
+        scale = weights[i] * gain
+        by_light = ti.Vector([scale[k] * column_color[column + k] for k in range(3)])
         for a in range(coefficients):
-            light[at_light + a] = light[at_light + a] + by_light * basis[coefficients * column + a]
+            shading = basis[at_basis + a]
+            for k in ti.static(range(3)):
+                light[at_light + 3 * a + k] = light[at_light + 3 * a + k] + by_light[k] * shading
     for i in range(first, stop):
-        at_i, value = color[columns[i]], row_weight * gain * weights[i] * shade[3 * columns[i] + k]
-        sums[at_sum + at_i] = sums[at_sum + at_i] + plate_share * value
+        at_i, scale = color[columns[i]], row_weight * weights[i] * gain
+        value = ti.Vector([scale[k] * shade[3 * columns[i] + k] for k in range(3)])
+        for k in ti.static(range(3)):
+            sums[at_sum + 3 * at_i + k] = sums[at_sum + 3 * at_i + k] + plate_share[k] * value[k]
+        scaled = value * gain
         for j in range(first, i + 1):
-            at_j, product = color[columns[j]], value * gain * weights[j] * shade[3 * columns[j] + k]
+            at_j, weight = color[columns[j]], weights[j]
             if i != j and at_i == at_j:
-                product *= 2.0
-            entry = at_matrix + ti.max(at_i, at_j) * size + ti.min(at_i, at_j)
-            matrices[entry] = matrices[entry] + product
+                weight *= 2.0
+            entry = at_matrix + 3 * (ti.max(at_i, at_j) * size + ti.min(at_i, at_j))
+            for k in ti.static(range(3)):
+                matrices[entry + k] = matrices[entry + k] + scaled[k] * weight * shade[3 * columns[j] + k]
         for a in range(coefficients):
-            entry = at_matrix + (count + a) * size + at_i
-            matrices[entry] = matrices[entry] + value * light[at_light + a]
+            entry = at_matrix + 3 * ((count + a) * size + at_i)
+            for k in ti.static(range(3)):
+                matrices[entry + k] = matrices[entry + k] + value[k] * light[at_light + 3 * a + k]
     for a in range(coefficients):
-        weighted, at_row = row_weight * light[at_light + a], at_matrix + (count + a) * size + count
-        sums[at_sum + count + a] = sums[at_sum + count + a] + plate_share * weighted
+        at_row = at_matrix + 3 * ((count + a) * size + count)
+        weighted = row_weight * ti.Vector([light[at_light + 3 * a + k] for k in range(3)])
+        for k in ti.static(range(3)):
+            at = at_sum + 3 * (count + a) + k
+            sums[at] = sums[at] + plate_share[k] * weighted[k]
         for c in range(a + 1):
-            matrices[at_row + c] = matrices[at_row + c] + weighted * light[at_light + c]
+            for k in ti.static(range(3)):
+                matrices[at_row + 3 * c + k] = matrices[at_row + 3 * c + k] + weighted[k] * light[at_light + 3 * c + k]
 
 
 @kernel
@@ -57,38 +70,41 @@ def sum_normal_matrices(
     row_weight: ti.types.ndarray(), plate_share: ti.types.ndarray(), plate_weight: ti.types.ndarray(),
     light: ti.types.ndarray(), sums: ti.types.ndarray(), matrices: ti.types.ndarray(),
 ):  # fmt: skip
-    """Add J^T w J - Y^T D^-1 Y (``look_equations``) of each task's pixels to matrices [tasks 3 M M], lower triangles.
+    """Add J^T w J - Y^T D^-1 Y (``look_equations``) of each task's pixels to matrices [tasks M M 3], lower triangles.
 
     Reads row_of_pixel [n, P] int32, the rows of a sparse matrix (starts [R + 1], columns and weights [entries]), color [C] int32,
     shade and column_color [C 3], basis [C (L - 1)], gain and plate_share [R, 3], row_weight [R], plate_weight [P, 3]; real arrays
-    are f64. light [tasks (L - 1)] and sums [tasks 3 M] are workspace, the latter with zeros. Arrays that inner loops read and
+    are f64. light [tasks (L - 1) 3] and sums [tasks M 3] are workspace, the latter with zeros. Arrays that inner loops read and
     write are flat: the shape of another would be loaded again after each store. No adjoint.
     """
     for index in range(tasks * iterations_per_block):
         if index % iterations_per_block > 0:
             continue
         task, pixels, size = index // iterations_per_block, row_of_pixel.shape[1], count + coefficients
+        at_matrix, at_sum = 3 * task * size * size, 3 * task * size
         for p in range(pixels * task // tasks, pixels * (task + 1) // tasks):
-            for k in range(3):
-                is_covered, at_sum, at_matrix = False, (3 * task + k) * size, (3 * task + k) * size * size
-                for t in range(row_of_pixel.shape[0]):
-                    row = row_of_pixel[t, p]
-                    if row >= 0:
-                        is_covered = True
-                        _add_row(
-                            matrices, sums, light, starts, columns, weights, color, shade, column_color, basis, at_matrix, at_sum,
-                            coefficients * task, count, coefficients, row, k, gain[row, k], row_weight[row], plate_share[row, k],
-                        )  # fmt: skip
-                if is_covered:
-                    inverse = 1.0 / plate_weight[p, k]
-                    for a in range(size):
-                        scaled = inverse * sums[at_sum + a]
-                        if scaled != 0:
-                            for c in range(a + 1):
-                                entry = at_matrix + a * size + c
-                                matrices[entry] = matrices[entry] - scaled * sums[at_sum + c]
-                    for a in range(size):
-                        sums[at_sum + a] = 0.0
+            is_covered = False
+            for t in range(row_of_pixel.shape[0]):
+                row = row_of_pixel[t, p]
+                if row >= 0:
+                    is_covered = True
+                    _add_row(
+                        matrices, sums, light, starts, columns, weights, color, shade, column_color, basis, at_matrix, at_sum,
+                        3 * coefficients * task, count, coefficients, row, ti.Vector([gain[row, k] for k in range(3)]),
+                        row_weight[row], ti.Vector([plate_share[row, k] for k in range(3)]),
+                    )  # fmt: skip
+            if is_covered:
+                inverse = ti.Vector([1.0 / plate_weight[p, k] for k in range(3)])
+                for a in range(size):
+                    at_row = at_sum + 3 * a
+                    scaled = ti.Vector([inverse[k] * sums[at_row + k] for k in range(3)])
+                    if scaled[0] != 0 or scaled[1] != 0 or scaled[2] != 0:
+                        for c in range(a + 1):
+                            entry = at_matrix + 3 * (a * size + c)
+                            for k in ti.static(range(3)):
+                                matrices[entry + k] = matrices[entry + k] - scaled[k] * sums[at_sum + 3 * c + k]
+                for a in range(3 * size):
+                    sums[at_sum + a] = 0.0
 
 
 @compiled_in_double
@@ -113,10 +129,10 @@ def normal_matrices(
     flat_basis = np.ascontiguousarray(basis).reshape(-1) if coefficients else np.zeros(1)  # kernels take no empty array
     matrices, sums = np.zeros(TASKS * 3 * size * size), np.zeros(TASKS * 3 * size)
     sum_normal_matrices(
-        iterations_per_task(TASKS), TASKS, count, coefficients, system.row_of_pixel, matrix.indptr.astype(np.int32),
-        matrix.indices.astype(np.int32), matrix.data, system.color.astype(np.int32), shade.reshape(-1),
+        iterations_per_task(TASKS), TASKS, count, coefficients, system.row_of_pixel, matrix.indptr.astype(np.int32, copy=False),
+        matrix.indices.astype(np.int32, copy=False), matrix.data, system.color.astype(np.int32), shade.reshape(-1),
         column_color.reshape(-1), flat_basis, gain, row_weight, plate_share, plate_weight,
-        np.empty(max(TASKS * coefficients, 1)), sums, matrices,
+        np.empty(max(3 * TASKS * coefficients, 1)), sums, matrices,
     )  # fmt: skip
-    lower = matrices.reshape(TASKS, 3, size, size).sum(axis=0)
+    lower = np.ascontiguousarray(matrices.reshape(TASKS, size, size, 3).sum(axis=0).transpose(2, 0, 1))
     return lower + np.tril(lower, -1).transpose(0, 2, 1)
