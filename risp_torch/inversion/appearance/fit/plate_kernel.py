@@ -16,84 +16,106 @@ BLOCK = 64  # pixels that a thread visits together
 
 
 @ti.func
-def _body_colour(bodies: ti.template(), row_of_pixel: ti.template(), t, p, k):
-    """Colour that the bodies add to a pixel, in a channel."""
-    colour, row = 0.0, row_of_pixel[t, p]
-    if row >= 0:
-        colour = bodies[row, k]
-    return colour
+def _subtract_bodies(
+    film: ti.template(), bodies: ti.template(), row_of_pixel: ti.template(), first, stop, frames, pixels, behind: ti.template()
+):  # fmt: skip
+    """Write the film without the colours of the bodies, of the pixels ``first`` to ``stop``."""
+    for t in range(frames):
+        for at in range(t * pixels + first, t * pixels + stop):
+            row = row_of_pixel[at]
+            for k in ti.static(range(3)):
+                behind[3 * at + k] = film[3 * at + k]
+            if row >= 0:
+                for k in ti.static(range(3)):
+                    behind[3 * at + k] = behind[3 * at + k] - bodies[3 * row + k]
 
 
 @ti.func
 def _solve_block(
-    film: ti.template(), plate_share: ti.template(), bodies: ti.template(), row_of_pixel: ti.template(),
-    pixel_weight: ti.template(), weight: ti.template(), first, stop, reweights, inverse_squared_scale, regularisation, grey,
-    plate: ti.template(), total: ti.template(), weight_sum: ti.template(),
+    behind: ti.template(), plate_share: ti.template(), pixel_weight: ti.template(), weight: ti.template(), first, stop, frames,
+    pixels, reweights, inverse_squared_scale, regularisation, grey, plate: ti.template(), total: ti.template(),
+    weight_sum: ti.template(),
 ):  # fmt: skip
     """Solve the plate of the pixels ``first`` to ``stop``, with ``weight`` or with weights at the plate before."""
     for p in range(first, stop):
         weight_sum[p] = regularisation
         for k in ti.static(range(3)):
-            total[p, k] = regularisation * grey
-    for t in range(film.shape[0]):
+            total[3 * p + k] = regularisation * grey
+    for t in range(frames):
         for p in range(first, stop):
-            share, step_weight = plate_share[t, p], weight[t, p]
-            behind = ti.Vector([film[t, p, k] - _body_colour(bodies, row_of_pixel, t, p, k) for k in range(3)])
+            at = t * pixels + p
+            share, step_weight = plate_share[at], 0.0
+            colour = ti.Vector([behind[3 * at + k] for k in range(3)])
             if reweights:
                 square = 0.0
                 for k in ti.static(range(3)):
-                    square += (behind[k] - share * plate[p, k]) * (behind[k] - share * plate[p, k])
+                    difference = colour[k] - share * plate[3 * p + k]
+                    square += difference * difference
                 factor = 1.0 / (1.0 + square * inverse_squared_scale)
-                step_weight = pixel_weight[t, p] * factor * factor
-            weight_sum[p] = weight_sum[p] + step_weight * share * share
+                step_weight = pixel_weight[at] * factor * factor
+            else:
+                step_weight = weight[at]
+            step_weight *= share
+            weight_sum[p] = weight_sum[p] + step_weight * share
             for k in ti.static(range(3)):
-                total[p, k] = total[p, k] + step_weight * share * behind[k]
+                total[3 * p + k] = total[3 * p + k] + step_weight * colour[k]
     for p in range(first, stop):
         for k in ti.static(range(3)):
-            plate[p, k] = total[p, k] / weight_sum[p]
+            plate[3 * p + k] = total[3 * p + k] / weight_sum[p]
 
 
 @kernel
 def solve_plates(
-    iterations_per_block: int, film: ti.types.ndarray(), plate_share: ti.types.ndarray(), bodies: ti.types.ndarray(),
-    row_of_pixel: ti.types.ndarray(), pixel_weight: ti.types.ndarray(), weight: ti.types.ndarray(), begins_with_plate: int,
-    reweights: int, inverse_squared_scale: float, regularisation: float, grey: float, plate: ti.types.ndarray(),
-    total: ti.types.ndarray(), residual: ti.types.ndarray(), plate_weight: ti.types.ndarray(), objective: ti.types.ndarray(),
+    iterations_per_block: int, frames: int, pixels: int, film: ti.types.ndarray(), plate_share: ti.types.ndarray(),
+    bodies: ti.types.ndarray(), row_of_pixel: ti.types.ndarray(), pixel_weight: ti.types.ndarray(), weight: ti.types.ndarray(),
+    begins_with_plate: int, reweights: int, inverse_squared_scale: float, regularisation: float, grey: float,
+    plate: ti.types.ndarray(), total: ti.types.ndarray(), residual: ti.types.ndarray(), plate_weight: ti.types.ndarray(),
+    objective: ti.types.ndarray(),
 ):  # fmt: skip
     """Solve the plate of every pixel; write the residual, the objective and the weights of the next step.
 
-    Reads film [n, P, 3], plate_share [n, P], bodies [R, 3], row_of_pixel [n, P] int32 (-1 where there is no body) and
-    pixel_weight [n, P]; all real arrays are f64. The plate [P, 3] is first solved with ``weight`` [n, P] where
-    ``begins_with_plate`` is 0, and then, where ``reweights`` is 1, with the weights of a step at the residual that it leaves.
-    Writes the plate, residual [n, P, 3], objective [P] and plate_weight [P]: the sum over the frames of the squared share times
-    the weight of a step from here. Where ``reweights`` is 1, it writes these weights to ``weight``. total [P, 3] is workspace. A
-    thread owns BLOCK neighbouring pixels, whose numbers in a frame are contiguous. No adjoint: the look is at its minimum.
+    Arrays are flat: the shape of another would be loaded again after each store. Reads film [n P 3], plate_share [n P],
+    bodies [R 3], row_of_pixel [n P] int32 (-1 where there is no body) and pixel_weight [n P]; all real arrays are f64. The plate
+    [P 3] is first solved with ``weight`` [n P] where ``begins_with_plate`` is 0, and then, where ``reweights`` is 1, with the
+    weights of a step at the residual that it leaves. Writes the plate, residual [n P 3], objective [P] and plate_weight [P]: the
+    sum over the frames of the squared share times the weight of a step from here. Where ``reweights`` is 1, it writes these
+    weights to ``weight``. total [P 3] is workspace. A thread owns BLOCK neighbouring pixels, whose numbers in a frame are
+    contiguous. No adjoint: the look is at its minimum.
     """
-    for index in range((plate.shape[0] + BLOCK - 1) // BLOCK * iterations_per_block):
+    for index in range((pixels + BLOCK - 1) // BLOCK * iterations_per_block):
         if index % iterations_per_block > 0:
             continue
         first = index // iterations_per_block * BLOCK
-        stop = ti.min(first + BLOCK, plate.shape[0])
-        for stage in range(2):
-            if (stage == 0 and begins_with_plate == 0) or (stage == 1 and reweights == 1):
-                _solve_block(
-                    film, plate_share, bodies, row_of_pixel, pixel_weight, weight, first, stop, stage == 1,
-                    inverse_squared_scale, regularisation, grey, plate, total, plate_weight,
-                )  # fmt: skip
+        stop = ti.min(first + BLOCK, pixels)
+        _subtract_bodies(film, bodies, row_of_pixel, first, stop, frames, pixels, residual)
+        if begins_with_plate == 0:
+            _solve_block(
+                residual, plate_share, pixel_weight, weight, first, stop, frames, pixels, False, inverse_squared_scale,
+                regularisation, grey, plate, total, plate_weight,
+            )  # fmt: skip
+        if reweights == 1:
+            _solve_block(
+                residual, plate_share, pixel_weight, weight, first, stop, frames, pixels, True, inverse_squared_scale,
+                regularisation, grey, plate, total, plate_weight,
+            )  # fmt: skip
         for p in range(first, stop):
             plate_weight[p], objective[p] = regularisation, 0.0
-        for t in range(film.shape[0]):
+        for t in range(frames):
             for p in range(first, stop):
-                share, square = plate_share[t, p], 0.0
+                at = t * pixels + p
+                share, square = plate_share[at], 0.0
                 for k in ti.static(range(3)):
-                    difference = film[t, p, k] - _body_colour(bodies, row_of_pixel, t, p, k) - share * plate[p, k]
-                    residual[t, p, k] = difference
+                    difference = residual[3 * at + k] - share * plate[3 * p + k]
+                    residual[3 * at + k] = difference
                     square += difference * difference
-                factor = 1.0 / (1.0 + square * inverse_squared_scale)
-                objective[p] = objective[p] + pixel_weight[t, p] * factor * square
+                factor, step_weight = 1.0 / (1.0 + square * inverse_squared_scale), pixel_weight[at]
+                objective[p] = objective[p] + step_weight * factor * square
                 if reweights == 1:
-                    weight[t, p] = pixel_weight[t, p] * factor * factor
-                plate_weight[p] = plate_weight[p] + weight[t, p] * share * share
+                    step_weight *= factor * factor
+                    weight[at] = step_weight
+                else:
+                    step_weight = weight[at]
+                plate_weight[p] = plate_weight[p] + step_weight * share * share
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,13 +155,13 @@ def fit_plate(
         grey: linear colour.
     """
     pixels = len(plate)
-    plate, residual = plate.copy(), np.empty_like(system.film)
-    used = np.empty_like(system.weight) if weight is None else weight.copy()
+    plate, residual = np.array(plate, order="C"), np.empty(system.film.shape)
+    used = np.empty(system.weight.shape) if weight is None else np.array(weight, order="C")
     plate_weight, objective = np.empty(pixels), np.empty(pixels)
     solve_plates(
-        iterations_per_task(-(-pixels // BLOCK)),
-        system.film, system.plate_share, bodies, system.row_of_pixel, system.weight, used, int(weight is None), int(reweights),
-        1.0 / robust_scale**2, regularisation, grey, plate, np.empty_like(plate), residual,
-        plate_weight, objective,
+        iterations_per_task(-(-pixels // BLOCK)), system.frames, pixels,
+        system.film.reshape(-1), system.plate_share.reshape(-1), bodies.reshape(-1), system.row_of_pixel.reshape(-1),
+        system.weight.reshape(-1), used.reshape(-1), int(weight is None), int(reweights), 1.0 / robust_scale**2, regularisation,
+        grey, plate.reshape(-1), np.empty(3 * pixels), residual.reshape(-1), plate_weight, objective,
     )  # fmt: skip
     return PlateFit(plate, residual, used, plate_weight, float(objective.sum()))
