@@ -17,6 +17,19 @@ def is_finite(x):
 
 
 @ti.func
+def has_nonzero(numbers: ti.template()):
+    """Whether an entry of a vector or a 3 x 3 matrix is not zero."""
+    result = False
+    if ti.static(len(numbers.get_shape()) == 1):
+        for i in ti.static(range(numbers.get_shape()[0])):
+            result = result or numbers[i] != 0
+    else:
+        for i, k in ti.static(ti.ndrange(3, 3)):
+            result = result or numbers[i, k] != 0
+    return result
+
+
+@ti.func
 def get3(array: ti.template(), i):
     """Three neighbouring entries of a flat array."""
     return vec3(array[i], array[i + 1], array[i + 2])

@@ -20,7 +20,7 @@ from ti_render.backdrop.backdrop import (
     without_highlights,
 )
 from ti_render.rows import row_of
-from ti_render.shading.reflection import add3, light_surface_adjoint
+from ti_render.shading.reflection import add3, add_light_sums, light_surface_adjoint, make_light_sums
 from ti_render.shading.surface import DEPTH, NORMAL
 from ti_render.shading.texture import add_texels, sample_texture
 from ti_render.shading.uniforms import uniform3
@@ -98,6 +98,7 @@ def draw_backdrop_adjoint(
         beta_bar = 0.0
         eye_bar, ray_bar, ray_x_bar, ray_y_bar, plane_bar = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0)
         top_bar, bottom_bar = vec3(0), vec3(0)
+        light_sums = make_light_sums()
         for x in range(width):
             colour_bar = vec3(pictures_bar[m, y, x, 0], pictures_bar[m, y, x, 1], pictures_bar[m, y, x, 2])
             if colour_bar[0] != 0 or colour_bar[1] != 0 or colour_bar[2] != 0:
@@ -132,6 +133,7 @@ def draw_backdrop_adjoint(
                             without_highlights(backdrop),
                             bars,
                             row,
+                            light_sums,
                             m,
                             vec3(0.0, 0.0, 1.0),
                             point,
@@ -157,6 +159,7 @@ def draw_backdrop_adjoint(
                         p_bar += vec2(plane[0], plane[1]) * inverse_depth_bar
                         bars.centres[m, y, x, 0] += p_bar[0]
                         bars.centres[m, y, x, 1] += p_bar[1]
+        add_light_sums(without_highlights(backdrop), bars, row, 0, light_sums)
         add3(bars.uniforms, row, UNIFORM.eye, eye_bar)
         add3(bars.uniforms, row, UNIFORM.ray, ray_bar)
         add3(bars.uniforms, row, UNIFORM.ray_x, ray_x_bar)

@@ -9,6 +9,7 @@ from ti_render.raster.fragment import barycentrics_adjoint, fragment_at, perspec
 from ti_render.raster.softras_adjoint import add_screen
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
+from ti_render.shading.reflection import add_light_sums, make_light_sums
 from ti_render.shading.surface import add_attribute_adjoints, face_attributes, surface_adjoint
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -71,9 +72,11 @@ class NearestFacesAdjoint(TilePass):
         fragment = fragment_at(p, triangle, tile.radius, tile.inverse_sigma)
         r, z = perspective(fragment.barycentrics, triangle.inverse_depths)
         attributes = face_attributes(faces, m, f)
+        light_sums = make_light_sums()
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
-            faces, bars, tile.slot, attributes, m, r, colour_bar
+            faces, bars, tile.slot, light_sums, attributes, m, r, colour_bar
         )
+        add_light_sums(faces, bars, tile.slot, attributes.material, light_sums)
         add_attribute_adjoints(
             faces, bars, m, f, outer(albedo_bar, r), outer(uv_bar, r), outer(normal_bar, r), outer(point_bar, r)
         )

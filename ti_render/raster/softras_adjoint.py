@@ -21,16 +21,9 @@ from ti_render.raster.fragment import barycentrics_adjoint, distance_adjoint, fr
 from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TileParts, TilePass, walk, walk_face_parts, walk_pixel_parts
-from ti_render.shading.reflection import UNLIT, add3
-from ti_render.shading.surface import (
-    DEPTH,
-    NORMAL,
-    add_attribute_adjoints,
-    face_attributes,
-    has_nonzero,
-    surface_adjoint,
-    surface_colour,
-)
+from ti_render.rows import has_nonzero
+from ti_render.shading.reflection import UNLIT, add3, add_light_sums, make_light_sums
+from ti_render.shading.surface import DEPTH, NORMAL, add_attribute_adjoints, face_attributes, surface_adjoint, surface_colour
 from ti_render.shading.uniforms import uniform3
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
@@ -95,6 +88,7 @@ class FaceSums:
         a0_bar, a1_bar, a2_bar, depths_bar, fade_bar, steepness_bar: sums of the adjoints of its corners, depths, fade and
             steepness.
         albedo_bar, uv_bar, normals_bar, points_bar: sums of the adjoints of its attributes.
+        lights: ``LightSums``.
     """
 
     attributes: Any
@@ -114,6 +108,7 @@ class FaceSums:
     uv_bar: Any
     normals_bar: Any
     points_bar: Any
+    lights: Any
 
 
 @bundle
@@ -195,6 +190,7 @@ class BlendingAdjoint(TilePass):
         return FaceSums(
             attributes, steepness, steepness_by_a0, steepness_by_a1, steepness_by_a2, steepness_by_depths, side_column,
             a0_bar, a1_bar, a2_bar, depths_bar, fade_bar, steepness_bar, albedo_bar, uv_bar, normals_bar, points_bar,
+            make_light_sums(),
         )  # fmt: skip
 
     @ti.func
@@ -266,7 +262,7 @@ class BlendingAdjoint(TilePass):
         log_weight_bar = weight * c_in_bar.dot(colour - inner_colour(self.pixel_state, pixel))
         tile.state.beta_bar += log_weight_bar * depth_advantage(self.pixel_state, pixel, z)
         r_bar, albedo_bar, uv_bar, normal_bar, point_bar, z_bar = surface_adjoint(
-            faces, self.bars, tile.row, sums.attributes, m, r, c_in_bar * weight
+            faces, self.bars, tile.row, sums.lights, sums.attributes, m, r, c_in_bar * weight
         )
         if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
             sums.albedo_bar += outer(albedo_bar, r)
@@ -284,6 +280,7 @@ class BlendingAdjoint(TilePass):
     def end_face(self, tile: ti.template(), face: ti.template()):
         """Add the sums of the face."""
         self.add_face_sums(tile, face)
+        add_light_sums(self.faces, self.bars, tile.row, face.state.attributes.material, face.state.lights)
 
     @ti.func
     def add_face_sums(self, tile: ti.template(), face: ti.template()):

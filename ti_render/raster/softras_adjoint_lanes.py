@@ -115,7 +115,7 @@ class BlendingAdjointLanes(LanePass, BlendingAdjoint):
         return LaneFaceSums(
             sums.attributes, sums.steepness, sums.steepness_by_a0, sums.steepness_by_a1, sums.steepness_by_a2,
             sums.steepness_by_depths, sums.side_column, sums.a0_bar, sums.a1_bar, sums.a2_bar, sums.depths_bar, sums.fade_bar,
-            sums.steepness_bar, sums.albedo_bar, sums.uv_bar, sums.normals_bar, sums.points_bar,
+            sums.steepness_bar, sums.albedo_bar, sums.uv_bar, sums.normals_bar, sums.points_bar, sums.lights,
             _zeros2(), _zeros2(), _zeros2(), zero_lane_vector(), zero_lane_vector(), _zeros9(), _zeros9(), _zeros9(), _zeros9(),
         )  # fmt: skip
 

@@ -6,10 +6,13 @@ fades out towards the terminator, so that the picture is continuous). Environmen
 representation for irradiance environment maps (2001), eq. 7-8, over pi.
 """
 
+from typing import Any
+
 from ti_render.arrays import ALBEDO_COLUMN, FLAG, LIGHT, LIT_COLUMN, MATERIAL, MOVING_COLUMN, UNIFORM
-from ti_render.rows import add_to3, get3, put3
+from ti_render.rows import add_to3, get3, has_nonzero, put3
 from ti_render.shading.lights import light_adjoint, light_tangent, lights_of, shadowed_strength, towards_light
 from ti_render.shading.uniforms import light_column, uniform3
+from ti_sim.base.bundles import bundle
 from ti_sim.base.differentiable import differentiable, exp, log, normalize, positive_part, smoothstep, where
 from ti_sim.base.rows import Row
 from ti_sim.base.runtime import ti
@@ -98,15 +101,51 @@ def add3(target: ti.template(), row, column, v):
         target[row, column + k] = target[row, column + k] + v[k]
 
 
+@bundle
+class LightSums:
+    """Adjoints of ambient light, eye and material, summed over points of one material; exist while a kernel is compiled.
+
+    A thread keeps them in registers: memory that it reads and writes for each point is slow on a GPU.
+    """
+
+    ambient_bar: Any
+    eye_bar: Any
+    specular_bar: Any
+    shininess_bar: Any
+
+
 @ti.func
-def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, normal, point, albedo, material, colour_bar):
-    """Adjoint of ``light_surface``: adds to row ``row`` of the uniforms' adjoints, which no other thread writes, and to those
-    of the shadow maps; returns the adjoints of normal, point and albedo."""
+def make_light_sums():
+    """``LightSums`` at the start."""
+    ambient_bar, eye_bar, specular_bar, shininess_bar = vec3(0), vec3(0), vec3(0), 0.0
+    return LightSums(ambient_bar, eye_bar, specular_bar, shininess_bar)
+
+
+@ti.func
+def add_light_sums(view: ti.template(), bars: ti.template(), row, material, sums: ti.template()):
+    """Add ``LightSums`` that are not zero to row ``row`` of the uniforms' adjoints, which no other thread writes."""
+    if ti.static(view.shading == LAMBERT or view.shading == PHONG):
+        if has_nonzero(sums.ambient_bar):
+            add3(bars.uniforms, row, UNIFORM.ambient, sums.ambient_bar)
+        if ti.static(view.shading == PHONG):
+            if has_nonzero(sums.eye_bar) or has_nonzero(sums.specular_bar) or sums.shininess_bar != 0:
+                add3(bars.uniforms, row, UNIFORM.eye, sums.eye_bar)
+                add3(bars.uniforms, row, material, sums.specular_bar)
+                shininess_column = material + MATERIAL.shininess
+                bars.uniforms[row, shininess_column] = bars.uniforms[row, shininess_column] + sums.shininess_bar
+
+
+@ti.func
+def light_surface_adjoint(
+    view: ti.template(), bars: ti.template(), row, sums: ti.template(), m, normal, point, albedo, material, colour_bar
+):
+    """Adjoint of ``light_surface``: adds to the ``LightSums``, to row ``row`` of the uniforms' adjoints, which no other thread
+    writes, and to those of the shadow maps; returns the adjoints of normal, point and albedo."""
     normal_bar, point_bar, albedo_bar = vec3(0), vec3(0), colour_bar
     if ti.static(view.shading != UNLIT):
         irradiance, specular_light = uniform3(view.uniforms, m, UNIFORM.ambient), vec3(0)
         irradiance_bar, specular_light_bar = colour_bar * albedo, vec3(0)
-        add3(bars.uniforms, row, UNIFORM.ambient, irradiance_bar)
+        sums.ambient_bar += irradiance_bar
         if view.flags[FLAG.environment] == 1:
             basis_linearization = environment_basis.linearize(normal)
             basis = basis_linearization.value
@@ -138,8 +177,8 @@ def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, norm
                 normal_bar += normal_term
                 to_light_bar += to_light_term
                 if ti.static(view.shading == PHONG):
-                    shininess_column = material + MATERIAL.shininess
-                    specular_linearization = highlight.linearize(normal, to_eye, to_light, view.uniforms[m, shininess_column])
+                    shininess = view.uniforms[m, material + MATERIAL.shininess]
+                    specular_linearization = highlight.linearize(normal, to_eye, to_light, shininess)
                     specular_factor = specular_linearization.value
                     specular_light += intensity * (strength * specular_factor)
                     intensity_bar += specular_light_bar * specular_factor
@@ -149,16 +188,16 @@ def light_surface_adjoint(view: ti.template(), bars: ti.template(), row, m, norm
                     normal_bar += normal_specular_term
                     to_eye_bar += to_eye_term
                     to_light_bar += to_light_specular_term
-                    bars.uniforms[row, shininess_column] = bars.uniforms[row, shininess_column] + shininess_bar
+                    sums.shininess_bar += shininess_bar
                 strength_bar = intensity.dot(intensity_bar)
                 add3(bars.uniforms, row, column + LIGHT.intensity, intensity_bar * strength)
                 point_bar += light_adjoint(view, bars, lights, row, m, i, point, to_light, to_light_bar, strength_bar)
         albedo_bar = colour_bar * irradiance
         if ti.static(view.shading == PHONG):
-            add3(bars.uniforms, row, material, colour_bar * specular_light)
+            sums.specular_bar += colour_bar * specular_light
             point_term, eye_bar = view_direction.vjp((point, eye), to_eye_bar)
             point_bar += point_term
-            add3(bars.uniforms, row, UNIFORM.eye, eye_bar)
+            sums.eye_bar += eye_bar
     return normal_bar, point_bar, albedo_bar
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ti_render.arrays import ALBEDO_COLUMN, CORNER, FLAG, MATERIAL, MOVING_COLUMN, UNIFORM
 from ti_render.geometry.normals import unit_normal
-from ti_render.rows import get3, put3, row_of
+from ti_render.rows import get3, has_nonzero, put3, row_of
 from ti_render.shading.reflection import LAMBERT, PHONG, SCRATCH, UNLIT, light_columns, light_surface, light_surface_adjoint
 from ti_render.shading.texture import add_texels, sample_texture, texels_tangent
 from ti_render.shading.uniforms import light_column, uniform3
@@ -74,19 +74,6 @@ def face_attributes(faces: ti.template(), m, f):
 
 
 @ti.func
-def has_nonzero(numbers: ti.template()):
-    """Whether an entry of a vector or a 3 x 3 matrix is not zero."""
-    result = False
-    if ti.static(len(numbers.get_shape()) == 1):
-        for i in ti.static(range(numbers.get_shape()[0])):
-            result = result or numbers[i] != 0
-    else:
-        for i, k in ti.static(ti.ndrange(3, 3)):
-            result = result or numbers[i, k] != 0
-    return result
-
-
-@ti.func
 def add_attribute_adjoints(faces: ti.template(), bars: ti.template(), m, f, albedo_bar, uv_bar, normals_bar, points_bar):
     """Add the adjoints of a face's ``Attributes`` that are not zero to those of the arrays that hold them."""
     if ti.static(faces.shading != DEPTH and faces.shading != NORMAL):
@@ -138,8 +125,11 @@ def surface_colour(view: ti.template(), attributes: ti.template(), m, r, z):
 
 
 @ti.func
-def surface_adjoint(view: ti.template(), bars: ti.template(), row, attributes: ti.template(), m, r, colour_bar):
-    """Adjoint of ``surface_colour``: adds to row ``row`` of the uniforms' adjoints, and to those of shadow maps and texels.
+def surface_adjoint(
+    view: ti.template(), bars: ti.template(), row, light_sums: ti.template(), attributes: ti.template(), m, r, colour_bar
+):
+    """Adjoint of ``surface_colour``: adds to the ``LightSums``, to row ``row`` of the uniforms' adjoints, and to those of shadow
+    maps and texels.
 
     Returns:
         the adjoints of r, of the interpolated albedo, uv, normal and position (a corner's adjoint is r times these), and of z.
@@ -161,7 +151,7 @@ def surface_adjoint(view: ti.template(), bars: ti.template(), row, attributes: t
             if attributes.texture >= 0:
                 texel, colour_by_u, colour_by_v = sample_texture(view, m, attributes.texture, uv[0], uv[1])
             shaded_normal_bar, shaded_point_bar, textured_albedo_bar = light_surface_adjoint(
-                view, bars, row, m, normal, point, albedo * texel, attributes.material, colour_bar
+                view, bars, row, light_sums, m, normal, point, albedo * texel, attributes.material, colour_bar
             )
             normal_bar = shaded_normal_bar
             point_bar = shaded_point_bar
