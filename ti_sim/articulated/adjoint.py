@@ -37,6 +37,19 @@ from ti_sim.articulated.joints import (
     joint_rates,
     quaternion_adjoint,
 )
+from ti_sim.articulated.link_team import (
+    in_one_lane,
+    in_share,
+    is_first_lane,
+    level_count,
+    link_at,
+    link_from_leaf,
+    links_at,
+    row_of_parent,
+    share,
+    sum_children,
+    synchronise,
+)
 from ti_sim.articulated.spatial import load_symmetric, rotated, rotated_back
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
@@ -62,34 +75,39 @@ from ti_sim.contact.point_geometry import contact_arm, contact_height, contact_v
 @ti.func
 def accelerations_of_links(world: ti.template(), states: ti.template(), b, slot):
     """Accelerations of the links from the joint accelerations in a row of ``states``, root to leaf."""
-    for i in range(world.links):
-        parent = world.tree[i, TREE.parent]
-        rotation = load_vec4(world.work, b, i, WORK.quaternion)
-        axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
-        rate_column = world.coordinates + world.tree[i, TREE.first_qd]
-        kind = world.tree[i, TREE.kind]
-        angular_acceleration, linear_acceleration = joint_rates(
-            world, b, i, kind, rotation, axis, states, slot, rate_column + world.velocities
-        )
-        linear_acceleration -= vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2]) * ti.cast(parent < 0, float)
-        if parent >= 0:
-            joint_spin, joint_velocity = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
-            w = load_vec3(world.work, b, parent, WORK.spin)
-            parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
-            angular_acceleration += parent_angular_acceleration + w.cross(joint_spin)
-            linear_acceleration += (
-                load_vec3(world.work, b, parent, WORK.acceleration + 3)
-                + parent_angular_acceleration.cross(r)
-                + w.cross(w.cross(r) + 2 * joint_velocity)
+    for level in range(level_count(world)):
+        for k in range(links_at(world, level)):
+            i = link_at(world, level, k)
+            parent = world.tree[i, TREE.parent]
+            rotation = load_vec4(world.work, b, i, WORK.quaternion)
+            axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
+            rate_column = world.coordinates + world.tree[i, TREE.first_qd]
+            kind = world.tree[i, TREE.kind]
+            angular_acceleration, linear_acceleration = joint_rates(
+                world, b, i, kind, rotation, axis, states, slot, rate_column + world.velocities
             )
-        store_vec3(world.work, b, i, WORK.acceleration, angular_acceleration)
-        store_vec3(world.work, b, i, WORK.acceleration + 3, linear_acceleration)
+            gravity = vec3(world.gravity[b, 0], world.gravity[b, 1], world.gravity[b, 2])
+            linear_acceleration -= gravity * ti.cast(parent < 0, float)
+            if parent >= 0:
+                joint_spin, joint_velocity = joint_rates(world, b, i, kind, rotation, axis, states, slot, rate_column)
+                w = load_vec3(world.work, b, parent, WORK.spin)
+                parent_angular_acceleration = load_vec3(world.work, b, parent, WORK.acceleration)
+                angular_acceleration += parent_angular_acceleration + w.cross(joint_spin)
+                linear_acceleration += (
+                    load_vec3(world.work, b, parent, WORK.acceleration + 3)
+                    + parent_angular_acceleration.cross(r)
+                    + w.cross(w.cross(r) + 2 * joint_velocity)
+                )
+            store_vec3(world.work, b, i, WORK.acceleration, angular_acceleration)
+            store_vec3(world.work, b, i, WORK.acceleration + 3, linear_acceleration)
+        synchronise(world, b)
 
 
 @ti.func
 def begin_link_adjoints(world: ti.template(), b, frame, has_frame_bars, body_q_bar: ti.template(), body_qd_bar: ti.template()):
     """Set the adjoints of the links to zero, or to those of the poses and velocities at a frame."""
-    for i in range(world.links):
+    for n in range(share(world, world.links)):
+        i = in_share(world, n)
         for k in ti.static(range(24)):
             world.work[b, i, WORK.bars + k] = 0.0
         if has_frame_bars == 1:
@@ -100,6 +118,7 @@ def begin_link_adjoints(world: ti.template(), b, frame, has_frame_bars, body_q_b
             quaternion_bar = load_slot_vec4(body_q_bar, b, frame, i, POSE.quaternion)
             rotation_bar, _ = quaternion_rate_adjoint(vec3(0.0), load_vec4(world.work, b, i, WORK.quaternion), quaternion_bar)
             store_vec3(world.work, b, i, WORK.bars, rotation_bar)
+    synchronise(world, b)
 
 
 @bundle
@@ -270,6 +289,15 @@ def virtual_power_adjoint(
 
 
 @ti.func
+def add_to_parent(world: ti.template(), b, i, parent, column: ti.template(), value):
+    """Add three numbers to the adjoints of the parent of link i, in order of the links; a team writes them to a row of link i."""
+    if ti.static(world.kind == "single"):
+        add_vec3(world.work, b, parent, column, value)
+    else:
+        store_vec3(world.work, b, row_of_parent(world, i, parent), column, value)
+
+
+@ti.func
 def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i):
     """Adjoint of the motion of link i as a function of the motion of its parent and its joint.
 
@@ -281,6 +309,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     """
     parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
     rate_column = world.coordinates + world.tree[i, TREE.first_qd]
+    sum_children(world, b, i, WORK.bars, 24)
     rotation = load_vec4(world.work, b, i, WORK.quaternion)
     axis, r = load_vec3(world.work, b, i, WORK.axis), load_vec3(world.work, b, i, WORK.arm)
     rotation_bar, position_bar = load_vec3(world.work, b, i, WORK.bars), load_vec3(world.work, b, i, WORK.bars + 3)
@@ -308,17 +337,17 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
             + virtual_velocity_bar.cross(parent_virtual_spin)
         )
         coriolis_velocity = w.cross(r) + 2 * joint_velocity
-        add_vec3(world.work, b, parent, WORK.bars + 3, position_bar)
-        add_vec3(
-            world.work, b, parent, WORK.bars + 6,
+        add_to_parent(world, b, i, parent, WORK.bars + 3, position_bar)
+        add_to_parent(
+            world, b, i, parent, WORK.bars + 6,
             w_bar + r.cross(v_bar) + joint_spin.cross(angular_acceleration_bar) + coriolis_velocity.cross(linear_acceleration_bar)
             + r.cross(coriolis_velocity_bar),
         )  # fmt: skip
-        add_vec3(world.work, b, parent, WORK.bars + 9, v_bar)
-        add_vec3(world.work, b, parent, WORK.bars + 12, angular_acceleration_bar + r.cross(linear_acceleration_bar))
-        add_vec3(world.work, b, parent, WORK.bars + 15, linear_acceleration_bar)
-        add_vec3(world.work, b, parent, WORK.bars + 18, virtual_spin_bar + r.cross(virtual_velocity_bar))
-        add_vec3(world.work, b, parent, WORK.bars + 21, virtual_velocity_bar)
+        add_to_parent(world, b, i, parent, WORK.bars + 9, v_bar)
+        add_to_parent(world, b, i, parent, WORK.bars + 12, angular_acceleration_bar + r.cross(linear_acceleration_bar))
+        add_to_parent(world, b, i, parent, WORK.bars + 15, linear_acceleration_bar)
+        add_to_parent(world, b, i, parent, WORK.bars + 18, virtual_spin_bar + r.cross(virtual_velocity_bar))
+        add_to_parent(world, b, i, parent, WORK.bars + 21, virtual_velocity_bar)
     else:
         gravity_bar = linear_acceleration_bar
 
@@ -333,7 +362,7 @@ def link_adjoint(world: ti.template(), bars: ti.template(), states: ti.template(
     add_vec3(bars.link, b, i, LINK.frame_position, rotated_back(parent_rotation, offset_bar))
     add_vec4(bars.link, b, i, LINK.frame_quaternion, quaternion_adjoint(quaternion, rotated_back(parent_rotation, rotation_bar)))
     if parent >= 0:
-        add_vec3(world.work, b, parent, WORK.bars, rotation_bar + arm.cross(offset_bar))
+        add_to_parent(world, b, i, parent, WORK.bars, rotation_bar + arm.cross(offset_bar))
     return gravity_bar
 
 
@@ -364,7 +393,9 @@ def begin_accelerate_adjoint(
     eliminate_links(world, states, b, slot, frame, True)
     virtual_links(world, b, False)
     if ti.static(world.with_couplings):
-        couple_virtual_links(world, b)
+        if is_first_lane(world):
+            couple_virtual_links(in_one_lane(world), b)
+        synchronise(world, b)
     accelerations_of_links(world, states, b, slot)
     begin_link_adjoints(world, b, seed_frame, has_frame_bars, body_q_bar, body_qd_bar)
 
@@ -376,17 +407,31 @@ def finish_accelerate_adjoint(
     """Second half of ``accelerate_adjoint``: adds the contributions of the forces and propagates the adjoints from leaf to root.
 
     Returns:
-        Adjoint of the gravity [3].
+        Adjoint of the gravity [3]; of a team, the part of this lane.
     """
     if ti.static(world.with_pairs):
-        pair_loads_adjoint(world, bars, states, bar, b, slot, row)
+        if is_first_lane(world):
+            pair_loads_adjoint(in_one_lane(world), bars, states, bar, b, slot, row)
+        synchronise(world, b)
     gravity_bar = vec3(0.0)
-    for k in range(world.links):
-        i = world.links - 1 - k
-        if world.tree[i, TREE.moves] == 1:
-            virtual_power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
-        gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
-        drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+    if ti.static(world.kind != "single"):  # lanes over all links at once, not level by level
+        for k in range(share(world, world.links)):
+            i = in_share(world, k)
+            if world.tree[i, TREE.moves] == 1:
+                virtual_power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+            drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+        synchronise(world, b)
+    for n in range(level_count(world)):
+        level = level_count(world) - 1 - n
+        for k in range(links_at(world, level)):
+            i = link_from_leaf(world, level, k)
+            if ti.static(world.kind == "single"):
+                if world.tree[i, TREE.moves] == 1:
+                    virtual_power_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+            gravity_bar -= link_adjoint(world, bars, states, bar, b, slot, row, i)
+            if ti.static(world.kind == "single"):
+                drive_adjoint(world, bars, states, bar, b, slot, row, frame, i)
+        synchronise(world, b)
     return gravity_bar
 
 
@@ -401,7 +446,7 @@ def accelerate_adjoint(
     coordinates and velocities in a row of ``bar``, and to those of the tables.
 
     Returns:
-        Adjoint of the gravity [3].
+        Adjoint of the gravity [3]; of a team, the part of this lane.
     """
     begin_accelerate_adjoint(world, states, b, slot, frame, seed_frame, has_frame_bars, body_q_bar, body_qd_bar)
     return finish_accelerate_adjoint(world, bars, states, bar, b, slot, row, frame)

@@ -13,6 +13,7 @@ A row of adjoints holds those of the displacements, after those of velocities an
 adjoints of the displacements after a step until the adjoint of its forces replaces them by those before it.
 """
 
+from ti_sim.articulated.link_team import in_share, share
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec2
 from ti_sim.contact.patch import STORED_PATCH_SIZE
@@ -108,7 +109,8 @@ def clear_pairs(world: ti.template(), states: ti.template(), b, slot):
 def step_contact_bristles(world: ti.template(), states: ti.template(), b, slot):
     """Replace the displacements before a step by those after it, which the forces of the step have written."""
     first_column, column_count = first_bristle(world), bristle_size(world)
-    for k in range(column_count):
+    for n in range(share(world, column_count)):
+        k = in_share(world, n)
         states[b, slot, first_column + k] = states[b, slot, first_column + column_count + k]
 
 
@@ -116,7 +118,8 @@ def step_contact_bristles(world: ti.template(), states: ti.template(), b, slot):
 def copy_bristles(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b):
     """Copy the displacements before a step from one row to another."""
     first_column = first_bristle(world)
-    for k in range(bristle_size(world)):
+    for n in range(share(world, bristle_size(world))):
+        k = in_share(world, n)
         target[b, target_slot, first_column + k] = source[b, slot, first_column + k]
 
 

@@ -18,6 +18,7 @@ States [B, rows, Q + 2 D + D] hold the deflections after the accelerations, adjo
 """
 
 from ti_sim.articulated.joints import has_springs_and_servos
+from ti_sim.articulated.link_team import in_share, share
 from ti_sim.articulated.tables import JOINT
 from ti_sim.base.runtime import ti
 
@@ -79,7 +80,8 @@ def dry_force_adjoint(
 @ti.func
 def step_bristles(world: ti.template(), states: ti.template(), b, slot):
     """Step the deflections of all joints in a row of ``states``, with the velocities after the step, which that row holds."""
-    for d in range(world.velocities):
+    for k in range(share(world, world.velocities)):
+        d = in_share(world, k)
         column, limit = deflection_column(world, d), largest_deflection(world, b, d)
         z = states[b, slot, column] + world.dt * states[b, slot, world.coordinates + d]
         states[b, slot, column] = ti.max(-limit, ti.min(limit, z))
@@ -91,7 +93,8 @@ def step_bristles_adjoint(world: ti.template(), states: ti.template(), bars: ti.
 
     The deflections before the step are in ``slot`` of ``states``, the velocities after it in the next slot.
     """
-    for d in range(world.velocities):
+    for k in range(share(world, world.velocities)):
+        d = in_share(world, k)
         bar_column, rate_column = deflection_bar_column(world, d), world.coordinates + d
         z = states[b, slot, deflection_column(world, d)] + world.dt * states[b, slot + 1, rate_column]
         z_bar = bar[b, row, bar_column]

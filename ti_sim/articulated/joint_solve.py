@@ -1,6 +1,7 @@
 """Solutions of M x = y for the joint-space mass matrix by the factors of an elimination (see ``dynamics``; Taichi functions)."""
 
 from ti_sim.articulated.joints import velocity_direction
+from ti_sim.articulated.link_team import level_count, link_at, links_at, synchronise
 from ti_sim.articulated.tables import JOINT_WORK, TREE, WORK
 from ti_sim.base.rows import add_vec3, load_vec3, store_vec3
 from ti_sim.base.runtime import ti
@@ -75,23 +76,26 @@ def virtual_links(world: ti.template(), b, has_solution: ti.template()):
 
     With ``has_solution``, column JOINT_WORK.solution already holds those of the joints.
     """
-    for i in range(world.links):
-        parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
-        angular, linear = vec3(0.0), vec3(0.0)
-        if world.tree[i, TREE.moves] == 1:
-            if parent >= 0:
-                angular = load_vec3(world.work, b, parent, WORK.virtual)
-                linear = load_vec3(world.work, b, parent, WORK.virtual + 3)
-            linear += angular.cross(load_vec3(world.work, b, i, WORK.arm))
-            if ti.static(has_solution):
-                first_qd = world.tree[i, TREE.first_qd]
-                for d in range(first_qd, world.tree[i, TREE.end_qd]):
-                    axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
-                    if is_linear:
-                        linear += world.velocity_work[b, d, JOINT_WORK.solution] * axis
-                    else:
-                        angular += world.velocity_work[b, d, JOINT_WORK.solution] * axis
-            else:
-                angular, linear = solve_joint(world, b, i, kind, angular, linear)
-        store_vec3(world.work, b, i, WORK.virtual, angular)
-        store_vec3(world.work, b, i, WORK.virtual + 3, linear)
+    for level in range(level_count(world)):
+        for k in range(links_at(world, level)):
+            i = link_at(world, level, k)
+            parent, kind = world.tree[i, TREE.parent], world.tree[i, TREE.kind]
+            angular, linear = vec3(0.0), vec3(0.0)
+            if world.tree[i, TREE.moves] == 1:
+                if parent >= 0:
+                    angular = load_vec3(world.work, b, parent, WORK.virtual)
+                    linear = load_vec3(world.work, b, parent, WORK.virtual + 3)
+                linear += angular.cross(load_vec3(world.work, b, i, WORK.arm))
+                if ti.static(has_solution):
+                    first_qd = world.tree[i, TREE.first_qd]
+                    for d in range(first_qd, world.tree[i, TREE.end_qd]):
+                        axis, is_linear = velocity_direction(world, b, i, kind, d - first_qd)
+                        if is_linear:
+                            linear += world.velocity_work[b, d, JOINT_WORK.solution] * axis
+                        else:
+                            angular += world.velocity_work[b, d, JOINT_WORK.solution] * axis
+                else:
+                    angular, linear = solve_joint(world, b, i, kind, angular, linear)
+            store_vec3(world.work, b, i, WORK.virtual, angular)
+            store_vec3(world.work, b, i, WORK.virtual + 3, linear)
+        synchronise(world, b)

@@ -14,6 +14,7 @@ from ti_sim.articulated.contact_bristles import step_contact_bristles
 from ti_sim.articulated.dry_friction import step_bristles, step_bristles_adjoint
 from ti_sim.articulated.free_spin import step_freely, step_freely_adjoint
 from ti_sim.articulated.joints import joint_rates, place_joint, step_joint, step_joint_adjoint
+from ti_sim.articulated.link_team import in_share, share, synchronise
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import JOINT_WORK, LINK, TREE, WORK
 from ti_sim.base.rows import load_vec3, load_vec4, store_vec3, store_vec4
@@ -59,7 +60,8 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
 
     The step of a freely rotating link conserves momentum and energy (see ``free_spin``).
     """
-    for i in range(world.links):
+    for k in range(share(world, world.links)):
+        i = in_share(world, k)
         kind, first_qd = world.tree[i, TREE.kind], world.coordinates + world.tree[i, TREE.first_qd]
         if world.tree[i, TREE.spins_freely] == 1:
             step_freely(world, states, b, slot, i, kind)
@@ -68,9 +70,11 @@ def step_coordinates(world: ti.template(), states: ti.template(), b, slot):
                 states[b, slot, column] = states[b, slot, column] + world.dt * states[b, slot, column + world.velocities]
             step_joint(world, states, b, slot, i, kind)
     if ti.static(world.with_dry_friction):
+        synchronise(world, b)
         step_bristles(world, states, b, slot)
     if ti.static(world.with_contact_bristles):
         step_contact_bristles(world, states, b, slot)
+    synchronise(world, b)
 
 
 @ti.func
@@ -84,7 +88,9 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
     """
     if ti.static(world.with_dry_friction):
         step_bristles_adjoint(world, states, bars, bar, b, slot, row)
-    for i in range(world.links):
+        synchronise(world, b)
+    for k in range(share(world, world.links)):
+        i = in_share(world, k)
         kind, first_qd, past_last = world.tree[i, TREE.kind], world.tree[i, TREE.first_qd], world.tree[i, TREE.end_qd]
         if world.tree[i, TREE.spins_freely] == 1:
             step_freely_adjoint(world, states, bars, bar, b, slot, row, i, kind)
@@ -92,3 +98,4 @@ def step_coordinates_adjoint(world: ti.template(), states: ti.template(), bars: 
             step_joint_adjoint(world, states, bar, b, slot, row, i, kind)
             for d in range(first_qd, past_last):
                 world.velocity_work[b, d, JOINT_WORK.solution] = -world.dt * bar[b, row, world.coordinates + d]
+    synchronise(world, b)

@@ -26,7 +26,7 @@ from ti_sim.contact.collision import (
 )
 from ti_sim.contact.patch import STORED_PATCH_SIZE
 from ti_sim.rollout.arrays import Arrays, array
-from ti_sim.rollout.time_steps import ExplicitIntegrator, check_integrator
+from ti_sim.rollout.time_steps import ExplicitIntegrator, Plan, check_integrator, check_plan
 from ti_sim.shapes.contact_points import WithContactPoints
 
 
@@ -465,11 +465,15 @@ class ArticulatedSettings:
         dt: physics step [s].
         substeps: steps per frame.
         integrator: "semi_implicit" (Euler; first order, robust in contact) or "rk4" (fourth order between contacts).
+        plan: "world" (one thread per world), "element" (a team of threads per world, which share its links) or "auto" (selected
+            by device and number of worlds).
     """
 
     dt: Positive
     substeps: Count
     integrator: ExplicitIntegrator = "semi_implicit"
+    plan: Plan = "auto"
 
     def __post_init__(self) -> None:
         check_integrator(self.integrator)
+        check_plan(self.plan)

@@ -1,6 +1,6 @@
-"""Entire rollouts (or checkpoint segments) in one launch, one thread per world, and their adjoints.
+"""Entire rollouts (or checkpoint segments) in one launch, one thread or one team of threads per world, and their adjoints.
 
-Only one of ``iterations_per_world`` iterations of a loop computes a world (see ``ti_sim.base.parallel``).
+A team shares the links of its world, see ``link_team``.
 """
 
 from ti_sim.articulated.adjoint import accelerate_adjoint
@@ -9,11 +9,13 @@ from ti_sim.articulated.dry_friction import deflection_column
 from ti_sim.articulated.dynamics import accelerate_links, eliminate_links, place_links
 from ti_sim.articulated.joints import quaternion_column
 from ti_sim.articulated.kinematics import step_coordinates, step_coordinates_adjoint
+from ti_sim.articulated.link_team import LinkTeam, in_lane, in_share, is_first_lane, share, synchronise
 from ti_sim.articulated.runge_kutta import coordinate_rates, finish_step, finish_step_adjoint, stage_adjoint, write_next_stage
 from ti_sim.articulated.tables import JOINT, JOINT_WORK, LINK, TREE, WORK, BarArrays, WorldArrays
 from ti_sim.base.bundles import kernel
-from ti_sim.base.rows import POSE, TWIST, load_vec4, store_vec4
+from ti_sim.base.rows import POSE, TWIST, load_vec3, load_vec4, store_vec3, store_vec4
 from ti_sim.base.runtime import ti
+from ti_sim.base.teams import group_of, lane_of, takes_part, team_iterations
 from ti_sim.base.vecmath import normalized_adjoint, vec3
 from ti_sim.contact.collision import NEAR
 
@@ -23,19 +25,20 @@ _LARGEST = 1e18  # a larger number is treated as not finite; the square of this 
 
 
 @ti.func
-def copy_row(source: ti.template(), slot, target: ti.template(), target_slot, b, count):
+def copy_row(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b, count):
     """Copy the first ``count`` numbers of a row."""
-    for j in range(count):
+    for k in range(share(world, count)):
+        j = in_share(world, k)
         target[b, target_slot, j] = source[b, slot, j]
 
 
 @ti.func
 def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.template(), target_slot, b):
     """Copy the coordinates and velocities of a row, and the deflections of bristles, without the accelerations."""
-    copy_row(source, slot, target, target_slot, b, world.coordinates + world.velocities)
+    copy_row(world, source, slot, target, target_slot, b, world.coordinates + world.velocities)
     if ti.static(world.with_dry_friction):
-        for d in range(world.velocities):
-            column = deflection_column(world, d)
+        for k in range(share(world, world.velocities)):
+            column = deflection_column(world, in_share(world, k))
             target[b, target_slot, column] = source[b, slot, column]
     if ti.static(world.with_contact_bristles):
         copy_bristles(world, source, slot, target, target_slot, b)
@@ -44,7 +47,8 @@ def copy_state(world: ti.template(), source: ti.template(), slot, target: ti.tem
 @ti.func
 def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: ti.template()):
     """Write the poses and velocities of the links at a frame."""
-    for i in range(world.links):
+    for n in range(share(world, world.links)):
+        i = in_share(world, n)
         for k in ti.static(range(3)):
             body_q[b, frame, i, POSE.position + k] = world.work[b, i, WORK.position + k]
             body_qd[b, frame, i, TWIST.linear + k] = world.work[b, i, WORK.velocity + k]
@@ -56,9 +60,11 @@ def store_links(world: ti.template(), b, frame, body_q: ti.template(), body_qd: 
 @ti.func
 def store_joints(world: ti.template(), stage_rows: ti.template(), b, frame, joint_q: ti.template(), joint_qd: ti.template()):
     """Write coordinates and velocities of the joints at a frame."""
-    for j in range(world.coordinates):
+    for k in range(share(world, world.coordinates)):
+        j = in_share(world, k)
         joint_q[b, frame, j] = stage_rows[b, 0, j]
-    for d in range(world.velocities):
+    for k in range(share(world, world.velocities)):
+        d = in_share(world, k)
         joint_qd[b, frame, d] = stage_rows[b, 0, world.coordinates + d]
 
 
@@ -97,14 +103,32 @@ def record_contact_fault(world: ti.template(), b, step):
 @ti.func
 def add_and_clear_sums(world: ti.template(), bars: ti.template(), b):
     """Add the partial sums of the tables' adjoints to those over the rollout, and clear them."""
-    for i in range(world.links):
+    for n in range(share(world, world.links)):
+        i = in_share(world, n)
         for k in range(LINK.size):
             bars.link_total[b, i, k] = bars.link_total[b, i, k] + bars.link[b, i, k]
             bars.link[b, i, k] = 0.0
-    for d in range(world.velocities):
+    for n in range(share(world, world.velocities)):
+        d = in_share(world, n)
         for k in range(JOINT.size):
             bars.velocity_total[b, d, k] = bars.velocity_total[b, d, k] + bars.velocity[b, d, k]
             bars.velocity[b, d, k] = 0.0
+
+
+@ti.func
+def add_gravity_adjoint(world: ti.template(), bars: ti.template(), b, gravity_bar):
+    """Add the sum over the lanes of ``gravity_bar`` to the adjoint of gravity."""
+    if ti.static(world.kind == "single"):
+        for k in ti.static(range(3)):
+            bars.gravity[b, k] = bars.gravity[b, k] + gravity_bar[k]
+    else:
+        store_vec3(world.team.gravity_bar, b, world.lane, 0, gravity_bar)
+        synchronise(world, b)
+        if is_first_lane(world):
+            for lane in range(world.team.team.size):
+                lane_bar = load_vec3(world.team.gravity_bar, b, lane, 0)
+                for k in ti.static(range(3)):
+                    bars.gravity[b, k] = bars.gravity[b, k] + lane_bar[k]
 
 
 @ti.kernel
@@ -156,7 +180,7 @@ def advance(
     stage_rows: ti.types.ndarray(), joint_q: ti.types.ndarray(), joint_qd: ti.types.ndarray(),
     body_q: ti.types.ndarray(), body_qd: ti.types.ndarray(), write_frames: int,
     diverged_step: ti.types.ndarray(), diverged_link: ti.types.ndarray(),
-    world: WorldArrays, iterations_per_world: int, first_step: int, steps: int, substeps: int,
+    arrays: WorldArrays, team: LinkTeam, first_step: int, steps: int, substeps: int,
 ):  # fmt: skip
     """Advance every world by ``steps`` steps from a row of source [B, rows, Q + 2 D].
 
@@ -171,12 +195,15 @@ def advance(
     first step after which a state is not finite, and its link, and skips worlds that are marked there. stage_rows [B, stages,
     columns] is scratch. Hand-written adjoint: ``advance_adjoint``.
     """
-    for index in range(source.shape[0] * iterations_per_world):
-        b = index // iterations_per_world
-        if index % iterations_per_world == 0 and diverged_step[b] < 0:
+    ti.loop_config(block_dim=team.team.block_dim)
+    for index in range(team_iterations(team.team)):
+        b = group_of(team.team, index)
+        if takes_part(team.team, index) and diverged_step[b] < 0:
+            world = in_lane(arrays, team, lane_of(team.team, index))
             stages = 4 if ti.static(rk4) else 1
             copy_state(world, source, source_row, stage_rows, 0, b)
             copy_state(world, stage_rows, 0, states, 0, b)
+            synchronise(world, b)
             steps_until_store, row = store_every, 0
             steps_until_frame, frame = 0, first_step // substeps
             executed_steps = 0
@@ -186,7 +213,8 @@ def advance(
                 for stage in range(stages):
                     if executed_steps < steps or (at_frame and stage == 0):
                         place_links(world, stage_rows, b, stage, step // substeps, False)
-                        record_contact_fault(world, b, step)
+                        if is_first_lane(world):
+                            record_contact_fault(world, b, step)
                         if at_frame and stage == 0:
                             store_links(world, b, frame, body_q, body_qd)
                             store_joints(world, stage_rows, b, frame, joint_q, joint_qd)
@@ -196,7 +224,8 @@ def advance(
                             eliminate_links(world, stage_rows, b, stage, step // substeps, False)
                             accelerate_links(world, stage_rows, b, stage)
                             if store_every == 1:
-                                copy_row(stage_rows, stage, states, row + stage, b, state_columns(world))
+                                copy_row(world, stage_rows, stage, states, row + stage, b, state_columns(world))
+                                synchronise(world, b)
                             if ti.static(rk4):
                                 coordinate_rates(world, stage_rows, b, stage)
                                 if stage < 3:
@@ -212,10 +241,13 @@ def advance(
                         steps_until_store = store_every
                         row += stages if store_every == 1 else 1
                         copy_state(world, stage_rows, 0, states, row, b)
-                    link = first_diverged_link(world, stage_rows, b)
-                    if link >= 0:
-                        diverged_step[b] = step + 1
-                        diverged_link[b] = link
+                    if is_first_lane(world):
+                        link = first_diverged_link(world, stage_rows, b)
+                        if link >= 0:
+                            diverged_step[b] = step + 1
+                            diverged_link[b] = link
+                    synchronise(world, b)
+                    if diverged_step[b] >= 0:
                         executed_steps = steps
                 executed_steps += 1
 
@@ -225,7 +257,7 @@ def advance_adjoint(
     rk4: ti.template(), states: ti.types.ndarray(), diverged_step: ti.types.ndarray(), bar: ti.types.ndarray(),
     joint_q_bar: ti.types.ndarray(), joint_qd_bar: ti.types.ndarray(),
     body_q_bar: ti.types.ndarray(), body_qd_bar: ti.types.ndarray(),
-    world: WorldArrays, bars: BarArrays, iterations_per_world: int, first_step: int, steps: int, is_last: int, substeps: int,
+    arrays: WorldArrays, bars: BarArrays, team: LinkTeam, first_step: int, steps: int, is_last: int, substeps: int,
 ):  # fmt: skip
     """Adjoint of ``advance`` over a segment of ``steps`` steps, in reverse order.
 
@@ -234,9 +266,11 @@ def advance_adjoint(
     adjoint of the state after the segment and is overwritten by that of the first state. Adds to the adjoints of the tables and
     of the inputs of each frame. The partial sums of the tables in bars must hold zeros on entry.
     """
-    for index in range(states.shape[0] * iterations_per_world):
-        b = index // iterations_per_world
-        if index % iterations_per_world == 0 and diverged_step[b] < 0:
+    ti.loop_config(block_dim=team.team.block_dim)
+    for index in range(team_iterations(team.team)):
+        b = group_of(team.team, index)
+        if takes_part(team.team, index) and diverged_step[b] < 0:
+            world = in_lane(arrays, team, lane_of(team.team, index))
             stages = 4 if ti.static(rk4) else 1
             state_size = world.coordinates + world.velocities
             gravity_bar = vec3(0.0)
@@ -250,13 +284,16 @@ def advance_adjoint(
                 if step % substeps == 0:
                     is_frame_step = 1
                 if remaining_steps == steps:  # only the poses and velocities of the last frame
-                    for d in range(world.velocities):
+                    for k in range(share(world, world.velocities)):
+                        d = in_share(world, k)
                         world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
                         states[b, row, state_size + d] = 0.0
                     if ti.static(world.with_contact_bristles):
-                        clear_pairs(world, states, b, row)
-                    for j in range(state_size):
-                        bar[b, 2, j] = 0.0
+                        if is_first_lane(world):
+                            clear_pairs(world, states, b, row)
+                    for k in range(share(world, state_size)):
+                        bar[b, 2, in_share(world, k)] = 0.0
+                    synchronise(world, b)
                 elif ti.static(rk4):
                     finish_step_adjoint(world, states, bar, b, row)
                     stage = 3
@@ -276,19 +313,23 @@ def advance_adjoint(
                         body_q_bar, body_qd_bar,
                     )  # fmt: skip
                     if ti.static(rk4):
-                        for j in range(state_size):
+                        for k in range(share(world, state_size)):
+                            j = in_share(world, k)
                             bar[b, 0, j] = bar[b, 0, j] + bar[b, 2, j]
+                        synchronise(world, b)
                     stage -= 1
                 if is_frame_step == 1:
-                    for j in range(world.coordinates):
+                    for k in range(share(world, world.coordinates)):
+                        j = in_share(world, k)
                         bar[b, 0, j] = bar[b, 0, j] + joint_q_bar[b, step // substeps, j]
-                    for d in range(world.velocities):
+                    for k in range(share(world, world.velocities)):
+                        d = in_share(world, k)
                         rate_column = world.coordinates + d
                         bar[b, 0, rate_column] = bar[b, 0, rate_column] + joint_qd_bar[b, step // substeps, d]
                 # Sums of partial sums: one sum over 1e4 steps would lose two digits in f32.
                 if step % SUM_STEPS == 0 or remaining_steps == 0:
                     add_and_clear_sums(world, bars, b)
-                    for k in ti.static(range(3)):
-                        bars.gravity[b, k] = bars.gravity[b, k] + gravity_bar[k]
+                    add_gravity_adjoint(world, bars, b, gravity_bar)
                     gravity_bar = vec3(0.0)
+                synchronise(world, b)
                 remaining_steps -= 1

@@ -16,6 +16,7 @@ from ti_sim.articulated.forces import (
     joint_and_contact_forces_adjoint,
     with_all_links_loaded,
 )
+from ti_sim.articulated.link_team import LinkTeam, begin_launch, link_team, work_rows
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, initialise_state, initialise_state_adjoint
@@ -32,8 +33,8 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.errors import DivergenceError, UserError
-from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import without_subexpression_elimination
+from ti_sim.base.teams import raise_if_timed_out
 from ti_sim.contact.collision import NEAR
 from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames, mark_diverged_worlds
@@ -98,13 +99,14 @@ def failed_links(rollout: ArticulatedRollout, links: int) -> np.ndarray:
     return result
 
 
-def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) -> WorldArrays:
+def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float, team: LinkTeam | None = None) -> WorldArrays:
     """Pack inputs for the kernels and allocate scratch memory.
 
     Args:
         model: the tree.
         inputs: numbers of every world, of fitting shapes.
         dt: physics step [s].
+        team: of the threads of each world; None for one thread.
     """
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
@@ -125,7 +127,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float) ->
         target=inputs.servo_target,
         wrench=inputs.link_wrench,
         gravity=inputs.gravity,
-        work=empty_in_same_library(like, (b, n, WORK.size)),
+        work=empty_in_same_library(like, (b, work_rows(n, team), WORK.size)),
         velocity_work=empty_in_same_library(like, (b, max(d, 1), JOINT_WORK.size)),
         shape=reals_in_same_library(like, model.shape),
         pair=ints_in_same_library(like, pair),
@@ -285,7 +287,8 @@ class ArticulatedSolver(Solver):
     @without_subexpression_elimination
     def _simulate(self, inputs: ArticulatedInputs, frames: int, adjoint: Adjoint | None, first_frame: int) -> ArticulatedRollout:
         """``rollout`` of checked arguments."""
-        model, like, world = self.model, inputs.link_mass, prepare(self.model, inputs, dt=self.settings.dt)
+        model, like, team = self.model, inputs.link_mass, self._team(inputs)
+        world = prepare(model, inputs, dt=self.settings.dt, team=team)
         b, n, q, d = inputs.world_count, model.link_count, model.coordinate_count, model.velocity_count
         steps = frames * self.settings.substeps
         interval = storage_interval(adjoint, steps, last=bool(last_names(inputs)))
@@ -295,16 +298,16 @@ class ArticulatedSolver(Solver):
         start_links(model, inputs, states, first_frame)
         stored_states, pair_tests = None if adjoint is None else states, np.zeros((b, 2), dtype=np.int32)
         result = ArticulatedRollout(*arrays, *divergence_marks, pair_tests, inputs, frames, adjoint, stored_states, first_frame)
-        self._advance(world, result, states, 0, states, interval, True, 0, steps)
+        self._advance(world, team, result, states, 0, states, interval, True, 0, steps)
         if model.has_pairs:
             near_pairs = to_numpy(world.near_pairs)
             result.pair_tests[:] = near_pairs[:, [NEAR.tests, NEAR.lists]]
             self._contact_warnings.warn(near_pairs)
         mark_diverged_frames(result.frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
-        return replace(result, last_arrays=self._last_arrays(world, result, states, interval, steps))
+        return replace(result, last_arrays=self._last_arrays(world, team, result, states, interval, steps))
 
     def _last_arrays(
-        self, world: WorldArrays, rollout: ArticulatedRollout, states: Array, interval: int, steps: int
+        self, world: WorldArrays, team: LinkTeam, rollout: ArticulatedRollout, states: Array, interval: int, steps: int
     ) -> tuple[Array, ...]:
         """``ArticulatedRollout.last_arrays``; NaN in worlds that diverged. Repeats the steps after the last checkpoint."""
         columns = last_columns(self.model, rollout.inputs)
@@ -313,7 +316,7 @@ class ArticulatedSolver(Solver):
         (row, remainder), shape = divmod(steps, interval), tuple(states.shape)
         if remainder:
             segment = empty_in_same_library(states, (shape[0], self._rows(remainder, remainder), shape[2]))
-            self._advance(world, rollout, states, row, segment, remainder, False, steps - remainder, remainder)
+            self._advance(world, team, rollout, states, row, segment, remainder, False, steps - remainder, remainder)
             states = segment
         last_arrays = tuple(section(states, (slice(None), int(states.shape[1]) - 1, column)) for column in columns)
         mark_diverged_worlds(last_arrays, rollout.diverged)
@@ -326,7 +329,8 @@ class ArticulatedSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
         b, columns, steps = inputs.world_count, model.state_columns(inputs), rollout.frames * self.settings.substeps
-        packed_bars, world = PackedBars(model, inputs, rollout.first_frame), prepare(model, inputs, dt=self.settings.dt)
+        packed_bars, team = PackedBars(model, inputs, rollout.first_frame), self._team(inputs)
+        world = prepare(model, inputs, dt=self.settings.dt, team=team)
         segment_steps, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
             states = empty_in_same_library(like, (b, self._rows(segment_steps, 1), columns))
@@ -336,13 +340,14 @@ class ArticulatedSolver(Solver):
             assign(bar, columns[0], last_bars[0])
 
         def recompute_segment(first: int, count: int) -> None:
-            self._advance(world, rollout, rollout.states, first // segment_steps, states, 1, False, first, count)
+            self._advance(world, team, rollout, rollout.states, first // segment_steps, states, 1, False, first, count)
 
         def run(rows: Array, first: int, count: int, *, is_last: bool) -> None:
             advance_adjoint(*views(
                 self.settings.integrator == "rk4", rows, rollout.diverged_step, bar, *bars, world, packed_bars.rows,
-                iterations_per_task(b), first, count, int(is_last), self.settings.substeps,
+                begin_launch(team), first, count, int(is_last), self.settings.substeps,
             ))  # fmt: skip
+            raise_if_timed_out(team.team)
 
         def differentiate_segment(first: int, count: int) -> None:
             is_last = first + count == steps
@@ -406,7 +411,7 @@ class ArticulatedSolver(Solver):
         return failed_links(rollout, self.model.link_count)
 
     def _advance(
-        self, world: WorldArrays, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
+        self, world: WorldArrays, team: LinkTeam, rollout: ArticulatedRollout, source: Array, source_row: int, states: Array,
         store_every: int, write_frames: bool, first: int, steps: int,
     ) -> None:  # fmt: skip
         """Run ``advance`` over a segment; ``rollout`` holds the frames and the marks of divergence."""
@@ -415,8 +420,13 @@ class ArticulatedSolver(Solver):
         advance(*views(
             self.settings.integrator == "rk4", source, source_row, states, store_every, stage_rows,
             rollout.joint_q, rollout.joint_qd, rollout.body_q, rollout.body_qd, int(write_frames),
-            rollout.diverged_step, rollout.diverged_link, world, iterations_per_task(b), first, steps, self.settings.substeps,
+            rollout.diverged_step, rollout.diverged_link, world, begin_launch(team), first, steps, self.settings.substeps,
         ))  # fmt: skip
+        raise_if_timed_out(team.team)
+
+    def _team(self, inputs: ArticulatedInputs) -> LinkTeam:
+        """Team of threads of each world."""
+        return link_team(self.model.link_parent, inputs.link_mass, inputs.world_count, self.settings.plan)
 
     @property
     def _stages(self) -> int:

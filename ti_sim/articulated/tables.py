@@ -64,7 +64,8 @@ class WorldArrays:
         link: [B, N, LINK.size] rows of the links, see ``pack``.
         velocity: [B, D, JOINT.size] rows of the joint velocities.
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
-        work: [B, N, WORK.size] scratch memory of the links.
+        work: [B, N, WORK.size] scratch memory of the links; for a team of threads [B, 2 N, WORK.size], with what each link adds
+            to its parent.
         velocity_work: [B, D, JOINT_WORK.size] scratch memory of the joint velocities.
         shape: [N, SHAPE.size] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.
@@ -84,6 +85,8 @@ class WorldArrays:
         velocities: number of joint velocities D.
         dt: physics step [s].
         ground: height of the ground [m].
+        kind, team, lane: kind of the team of threads that share a world, its ``LinkTeam``, and number of the thread in it (see
+            ``link_team``); kernels with one thread per world leave them out.
     """
 
     tree: Array
@@ -116,6 +119,9 @@ class WorldArrays:
     velocities: Integer
     dt: Number
     ground: Number
+    kind: Any = "single"
+    team: Any = None
+    lane: Any = 0
 
     @property
     def links(self) -> Any:

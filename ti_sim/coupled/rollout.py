@@ -88,7 +88,7 @@ def advance(
                     eliminate_links(world, stage_rows, b, 0, frame, False)
                     accelerate_links(world, stage_rows, b, 0)
                     if store_all == 1:
-                        copy_row(stage_rows, 0, joints, row, b, state_columns(world))
+                        copy_row(world, stage_rows, 0, joints, row, b, state_columns(world))
                     step_coordinates(world, stage_rows, b, 0)
                     if store_all == 1:
                         copy_state(world, stage_rows, 0, joints, next_row, b)
