@@ -7,8 +7,10 @@ which all lanes read after a second barrier. A team of single threads needs neit
 from ti_sim.base.arrays import Array, zeros_in_same_library
 from ti_sim.base.runtime import ti
 from ti_sim.base.teams import Team, lane_entry, lane_share, wait_for_group
+from ti_sim.base.vecmath import vec4
 
-_UNROLLED = 8  # loads of a column at a time: a GPU waits for all of them together
+# Numbers of a column that a lane loads at a time: a GPU waits for all of them together.
+_LOADS = 32
 
 
 def team_rows(like: Array, team: Team, columns: int) -> Array:
@@ -21,7 +23,7 @@ def team_rows(like: Array, team: Team, columns: int) -> Array:
     """
     if team.kind == "single":
         return zeros_in_same_library(like, (1, 1, 1))
-    padded_size = -(-team.size // _UNROLLED) * _UNROLLED
+    padded_size = -(-team.size // _LOADS) * _LOADS
     return zeros_in_same_library(like, (team.groups, 1 + padded_size, columns))
 
 
@@ -43,11 +45,11 @@ def team_sum(team: ti.template(), rows: ti.template(), thread: ti.template(), va
         wait_for_group(team, thread)
         summed_rows = ti.min(used_lanes, team.size)
         for i in range(lane_share(team, lane, values.n)):
-            column, total = lane_entry(team, lane, i), 0.0
-            for chunk in range((summed_rows + _UNROLLED - 1) // _UNROLLED):
-                for k in ti.static(range(_UNROLLED)):
-                    total += rows[group, 1 + chunk * _UNROLLED + k, column]
-            rows[group, 0, column] = total
+            column, sums = lane_entry(team, lane, i), vec4(0.0)
+            for chunk in range((summed_rows + _LOADS - 1) // _LOADS):
+                for k in ti.static(range(_LOADS)):
+                    sums[k % 4] += rows[group, 1 + chunk * _LOADS + k, column]
+            rows[group, 0, column] = (sums.x + sums.y) + (sums.z + sums.w)
         wait_for_group(team, thread)
         for k in ti.static(range(values.n)):
             values[k] = rows[group, 0, k]
