@@ -93,6 +93,7 @@ def test_gradient_against_differences_of_the_numpy_stepper(regime: str, integrat
         np.testing.assert_allclose(np.sum(bar * direction), difference, rtol=0, atol=2e-3 * size + 1e-5, err_msg=name)
 
 
+@long_loops
 @pytest.mark.parametrize(("integrator", "plan"), METHODS)
 def test_a_box_of_five_grams_comes_to_rest_and_has_a_gradient(integrator: str, plan: str) -> None:
     half, mass, ke = (0.01, 0.01, 0.005), 0.005, 20.0
