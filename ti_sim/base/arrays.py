@@ -6,6 +6,7 @@ torch never imports it: torch tensors are recognised by their methods.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from ti_sim.base.errors import UserError
+from ti_sim.base.fast_launch import taichi_copy
 from ti_sim.base.runtime import require, ti
+from ti_sim.base.staging import DEVICE
 
 Array = Annotated[Any, ti.types.ndarray()]  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
 
@@ -125,6 +128,21 @@ def doubles_in_same_library(like: Array, values: np.ndarray) -> Array:
     if isinstance(like, ti.Ndarray):
         return _filled(ti.ndarray(dtype=ti.f64, shape=values.shape), values)
     return like.detach().new_tensor(values, dtype=sys.modules["torch"].float64)
+
+
+def device_array(values: np.ndarray) -> Array:
+    """A copy of a host array that stays on the GPU, in torch or in Taichi; the array itself if kernels run on the CPU.
+
+    Args:
+        values: int32, f32 or f64.
+    """
+    device = require().device
+    if device == "cpu" or not values.size:
+        return values
+    values = np.ascontiguousarray(values)
+    if device == "cuda":
+        return importlib.import_module("torch").tensor(values, device=DEVICE)
+    return taichi_copy(values)
 
 
 @contextmanager

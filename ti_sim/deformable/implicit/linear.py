@@ -2,6 +2,9 @@
 
 A factor is reused as preconditioner over iterations and steps. It is recomputed when the iterations that a new factor would have
 saved cost more than factoring. That cost is estimated from the size of the factor, not measured, so that results are repeatable.
+
+On a GPU, ``team_linear`` solves without a factor, with the diagonal blocks as preconditioner. A system that it does not solve is
+solved here, as are later ones of the same rollout.
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ import qdldl
 from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, cg, gmres, minres
 
+from ti_sim.base.runtime import require
 from ti_sim.deformable.implicit.matrix import Pattern
+from ti_sim.deformable.implicit.team_linear import LAUNCH_LOCK, TeamSolver
 
 _MAX_FACTOR_SIZE = 4e7  # entries; a larger factor takes longer than conjugate gradients with the diagonal, and gigabytes
 _MAX_ITERATIONS = 60  # with a reused factor
@@ -23,6 +28,13 @@ _STAGNATION_RATIO = 0.5  # of the lowest error so far: above it, another attempt
 _MARGIN = 10  # tolerances within which a solve may end if it stagnates by rounding
 _REFINEMENT_RATIO = 0.01  # of the previous error: up to it, corrections with the factor alone continue
 _MAX_DIAGONAL_ITERATIONS, _RESTART = 5000, 50  # with the diagonal
+_TEAM_ATTEMPTS = 4  # of the solver on a GPU
+_MAX_TEAM_TOLERANCE = 1e-5  # of that solver: larger residuals hide soft modes
+
+
+def solves_by_team() -> bool:
+    """Whether systems are solved on the device of the kernels."""
+    return require().device != "cpu"
 
 
 class LinearSolver:
@@ -40,6 +52,8 @@ class LinearSolver:
         self._fresh_iterations = 0  # iterations with a new factor
         self._excess_iterations = 0  # iterations since the last factor that a new factor would have saved
         self._uses_factor = True
+        self._uses_team = solves_by_team()
+        self._team_solver: TeamSolver | None = None
         self._data = np.zeros(0)  # of the last factored matrix
         self.factors = 0  # number of factorizations so far
 
@@ -92,6 +106,10 @@ class LinearSolver:
         rhs_norm = np.linalg.norm(rhs)
         if rhs_norm == 0 or not np.isfinite(rhs_norm):
             return np.zeros_like(rhs) if rhs_norm == 0 else np.full_like(rhs, np.nan)
+        if self._uses_team and self._factor is None:
+            solution = self._solve_without_factor(data, matrix, rhs, tolerance, transposed=transposed)
+            if solution is not None:
+                return solution
         renew = renew or self._factor is None or self._excess_iterations >= self._factor_cost
         if self._uses_factor and renew:
             self._make_factor(data)
@@ -106,6 +124,31 @@ class LinearSolver:
         self._fresh_iterations = count if renew else self._fresh_iterations
         self._excess_iterations += max(count - self._fresh_iterations, 0)
         return solution
+
+    def _solve_without_factor(
+        self, data: np.ndarray, matrix: csr_matrix, rhs: np.ndarray, tolerance: float, *, transposed: bool
+    ) -> np.ndarray | None:
+        """Solution on the GPU, None if none was found there; then the processor makes factors.
+
+        A restart removes the difference between the residual of the iterations and that of their result.
+        """
+        if self._team_solver is None:
+            with LAUNCH_LOCK:
+                self._team_solver = TeamSolver(self._pattern.columns, self._pattern.offsets)
+        values, tolerance = data[self._pattern.transposed] if transposed else data, min(tolerance, _MAX_TEAM_TOLERANCE)
+        solution, residual, rhs_norm = np.zeros_like(rhs), rhs, np.linalg.norm(rhs)
+        for _ in range(_TEAM_ATTEMPTS):
+            correction = self._team_solver.solve(values, residual, 0.5 * tolerance * rhs_norm / np.linalg.norm(residual))
+            new_residual = rhs - matrix @ (solution + correction)
+            if not np.linalg.norm(new_residual) < np.linalg.norm(residual):
+                break
+            solution, residual = solution + correction, new_residual
+            if np.linalg.norm(residual) <= tolerance * rhs_norm or _is_rounding(matrix, solution, residual, _ROUNDING):
+                return solution
+            if np.linalg.norm(residual) > _MARGIN * tolerance * rhs_norm:
+                break
+        self._uses_team = False
+        return None
 
     def _make_factor(self, data: np.ndarray) -> None:
         """Factor the symmetric part of a matrix, or decide that its factor would be too large."""

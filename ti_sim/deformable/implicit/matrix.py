@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
@@ -37,6 +38,14 @@ class Pattern:
     mirrored: np.ndarray
     upper_rows: np.ndarray
     upper_offsets: np.ndarray
+
+    @cached_property
+    def transposed(self) -> np.ndarray:
+        """Indices in the CSR data of the transposed entries."""
+        row_count = len(self.offsets) - 1
+        return csr_matrix(
+            csr_matrix((np.arange(len(self.columns)), self.columns, self.offsets), shape=(row_count, row_count)).T
+        ).data
 
     def full(self, data: np.ndarray) -> csr_matrix:
         """The matrix [3 F, 3 F] with these numbers."""

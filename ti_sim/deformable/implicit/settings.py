@@ -18,7 +18,7 @@ class ImplicitSettings:
         iterations: maximum number of iterations of Newton's method in a stage; a stage that needs more has failed.
         onset: depth over which the ground's stiffness sets in at rest [m]; it is added to the travel of a step (``ground``).
         adjoint_tolerance: relative size of the residual of the adjoint's linear systems, and of the next correction (except for
-            bodies that are too large to factor) [1]; errors of gradients are also proportional to it.
+            bodies that are too large to factor, and on a GPU) [1]; errors of gradients are also proportional to it.
     """
 
     tolerance: Positive = 1e-6
