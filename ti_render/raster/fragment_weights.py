@@ -37,9 +37,9 @@ class FragmentWeights:
     """Weights of the faces' corners in the pixels of M images, n entries.
 
     Attributes:
-        image: [n] int64, 0 to M - 1, ascending.
-        pixel: [n] int64, row W + column.
-        face: [n] int64.
+        image: [n] int32, 0 to M - 1, ascending.
+        pixel: [n] int32, row W + column.
+        face: [n] int32.
         weight: [n, 3] of the three corners. A pixel and a face have several entries where the image is antialiased.
     """
 
@@ -81,7 +81,7 @@ def fragment_weights(result: RenderResult) -> FragmentWeights:
         iterations_per_task(len(tile_of_slot)), ints_in_same_library(layer.faces.screen, tile_of_slot), layer.tiles.side, samples,
         *sample_size, starts, ints_in_same_library(layer.faces.screen, stops), locations, weights, fragments, pixel_weights,
     )  # fmt: skip
-    image, pixel, face = to_numpy(fragments)[:, :total].astype(np.int64)
+    image, pixel, face = to_numpy(fragments)[:, :total]
     return FragmentWeights(image, pixel, face, to_numpy(pixel_weights)[:total])
 
 

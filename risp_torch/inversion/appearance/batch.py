@@ -27,6 +27,7 @@ from ti_render import FragmentWeights
 
 SMOOTH = 8  # cosines along each side of a smooth plate
 BENDING = 2.5e-4  # stiffness of its half waves, of the pixels
+RENDERED_AT_ONCE = 2  # worlds: the weights of more take memory, and no less time
 MAX_FRAME_RATIO = 2.0  # frames that a look serves to start from, relative to those that it was solved for
 
 
@@ -137,7 +138,8 @@ def _systems(
     keys = keys_of_worlds(unlit_inputs, settings)
     known = [cache.get(key) for key in keys]
     missing = [world for world, system in enumerate(known) if system is None]
-    made = iter(_rendered_systems(unlit_inputs.of_worlds(missing), settings, pixels, weight) if missing else ())
+    parts = [missing[first : first + RENDERED_AT_ONCE] for first in range(0, len(missing), RENDERED_AT_ONCE)]
+    made = (system for part in parts for system in _rendered_systems(unlit_inputs.of_worlds(part), settings, pixels, weight))
     for key, kept in zip(keys, known, strict=True):
         if kept is None:
             system, plate_share = next(made)

@@ -199,8 +199,9 @@ def _assembled(
             entries.image, entries.pixel, entries.face, offset, weight, frames=frames, moments=moments, pixels=pixels,
             faces=faces, places=places,
         )  # fmt: skip
-    columns = ((entries.image * faces + entries.face)[:, None] * places + offset).reshape(-1)
-    rows = np.repeat(entries.image // moments * pixels + entries.pixel, weight.shape[1])
+    image = entries.image.astype(np.int64)
+    columns = ((image * faces + entries.face)[:, None] * places + offset).reshape(-1)
+    rows = np.repeat(image // moments * pixels + entries.pixel, weight.shape[1])
     weights = weight.reshape(-1).astype(np.float64)
     column, at_column = _numbered(columns, images * faces * places)
     count = len(column)
