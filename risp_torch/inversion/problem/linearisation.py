@@ -112,12 +112,17 @@ def linearise(
     rows, _ = _differences(scene, frozen_comparison, unknowns, scaled, np.diag(steps))
     rows *= torch.as_tensor(ranges / (2 * steps)).to(rows)[:, None]
     residual = comparison.target.flatten() - observed[0].flatten()
+    return with_penalties(Linearisation(residual, rows.T, scaled, comparison, frozen_comparison=frozen_comparison), unknowns)
+
+
+def with_penalties(linearisation: Linearisation, unknowns: Unknowns) -> Linearisation:
+    """A linearisation, until now without them, with the smoothness and the priors of the unknowns."""
+    ranges = unknowns.scaled_range()
     # The loss is a mean over the observations that count, and normal equations are sums.
-    smoothness_matrix = comparison.observation_count * unknowns.smoothness.matrix(ranges)
-    linearisation = Linearisation(
-        residual, rows.T, scaled, comparison, smoothness_matrix, -smoothness_matrix @ (scaled / ranges),
-        frozen_comparison=frozen_comparison,
-    )  # fmt: skip
+    smoothness_matrix = linearisation.comparison.observation_count * unknowns.smoothness.matrix(ranges)
+    linearisation = replace(
+        linearisation, prior_matrix=smoothness_matrix, prior_gradient=-smoothness_matrix @ (linearisation.scaled / ranges)
+    )
     return with_priors(linearisation, unknowns) if unknowns.priors else linearisation
 
 

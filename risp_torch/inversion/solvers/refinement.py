@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from risp_torch.files.search_checkpoint import SearchCheckpoint
 from risp_torch.inversion.problem.comparison import Comparison
 from risp_torch.inversion.problem.linearisation import losses_at
 from risp_torch.inversion.problem.unknowns import Unknowns
-from risp_torch.inversion.solvers.film_problem import FilmProblem
+from risp_torch.inversion.solvers.film_problem import ChordProblem, FilmProblem
 from risp_torch.inversion.solvers.gradient_descent import History, HistoryCheckpoint
 from risp_torch.inversion.solvers.saved_search import rounds_bar
 from risp_torch.least_squares.damping import MeanDiagonalDamping
@@ -52,7 +53,8 @@ def refinement_policy(unknowns: int, rounds: int, *, thorough: bool, longer: boo
 
 def refined(
     scene: Scene, comparison: Comparison, unknowns: Unknowns, values: np.ndarray, rounds: int, history: History,
-    *, thorough: bool = True, longer: bool = True, checkpoint: SearchCheckpoint | None = None, progress: bool,
+    *, thorough: bool = True, longer: bool = True, jacobian: torch.Tensor | None = None,
+    checkpoint: SearchCheckpoint | None = None, progress: bool,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Gauss-Newton steps from the end of every start that was not stopped early, each accepted only if the loss decreases.
 
@@ -67,6 +69,7 @@ def refined(
         history: history to which every round is appended.
         thorough: whether to try several dampings, steps along valleys, and to stop starts that cannot reach the best.
         longer: whether to try longer steps than those of Gauss and Newton, which edges in pictures make too short.
+        jacobian: [P, K] that serves all steps (``Linearisation``), for starts near its point; None makes one in each round.
         checkpoint: saves the refinement after every round, and resumes it.
         progress: whether to show a progress bar.
 
@@ -74,6 +77,9 @@ def refined(
         Physical values [S, K] and losses over the whole film [S]; infinite where a world diverged.
     """
     policy = refinement_policy(values.shape[1], rounds, thorough=thorough, longer=longer, implicit=scene.stepping.is_implicit)
+    problem = FilmProblem(scene, comparison, unknowns)
+    if jacobian is not None:
+        problem = ChordProblem(scene, comparison, unknowns, jacobian)
     scaled = unknowns.scaled(values)
     starts = Starts.begin(list(scaled), policy, losses_at(scene, comparison, unknowns, scaled))
     starts.active[history.stopped] = False
@@ -83,5 +89,5 @@ def refined(
 
     saved = HistoryCheckpoint(checkpoint, history, comparison.target.device)
     with rounds_bar(saved, record, rounds=policy.rounds, title="refining", progress=progress, leave=False) as after_round:
-        minimise(FilmProblem(scene, comparison, unknowns), starts, policy, checkpoint=saved, after_round=after_round)
+        minimise(problem, starts, policy, checkpoint=saved, after_round=after_round)
     return unknowns.physical_values(np.array(starts.points)), starts.objectives
