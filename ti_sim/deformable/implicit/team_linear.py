@@ -27,11 +27,12 @@ from ti_sim.base.teams import (
     team_barrier,
     team_iterations,
 )
-from ti_sim.base.vecmath import mat3, vec3
+from ti_sim.base.vecmath import mat3, vec3, vec4
 
 LAUNCH_LOCK = Lock()  # Taichi runs one kernel at a time
 _MAX_ITERATIONS = 1000  # in thin bodies, whose systems take more, a factor is faster
 _BLOCK_DIM, _GRID_BLOCK_DIM = 512, 128  # threads of a GPU block
+_LOADS = 16  # numbers that a thread loads at a time: a GPU waits for all of them together
 _SUMS = 128  # numbers that every thread adds up, after the others have been added up to them
 # Right-hand side, solution, residual; direction, preconditioned, and its product; preconditioned residual, and its product.
 _RHS, _SOLUTION, _RESIDUAL, _DIRECTION, _STEP, _STEP_PRODUCT, _CORRECTION, _CORRECTION_PRODUCT = range(8)
@@ -258,8 +259,9 @@ def _group_sums(team: ti.template(), group, lane, system: ti.template(), first, 
             second_sum += system.partial[entry + m * _SUMS, 1]
         system.sums[entry, 0], system.sums[entry, 1] = first_sum, second_sum
     passed = team_barrier(team, group, lane, passed)
-    first_total, second_total = 0.0, 0.0
-    for entry in range(_SUMS):
-        first_total += system.sums[entry, 0]
-        second_total += system.sums[entry, 1]
-    return first_total, second_total, passed
+    first_sums, second_sums = vec4(0.0), vec4(0.0)
+    for chunk in range(_SUMS // _LOADS):
+        for k in ti.static(range(_LOADS)):
+            first_sums[k % 4] += system.sums[chunk * _LOADS + k, 0]
+            second_sums[k % 4] += system.sums[chunk * _LOADS + k, 1]
+    return first_sums.sum(), second_sums.sum(), passed
