@@ -45,7 +45,7 @@ class RigidArrays(BodyArrays):
     """Arguments of the kernels: the inputs and the tables of the model.
 
     Attributes:
-        point, point_start, point_body, point_reach, force_window: tables of ``RigidModel``.
+        point, point_start, point_reach, force_window: tables of ``RigidModel``.
         bristles: displacements of the bristles.
         team: threads of the launch; the lanes of a group share the contact points of a body.
         sums: memory of ``team_sum``.
@@ -54,14 +54,12 @@ class RigidArrays(BodyArrays):
         has_contact_radii: whether the contact points are balls with the radius of their body's contact.
         has_rims_or_patches: whether the contact points include rims or patches, which depend on the rotation of the body.
         force_count: number of applied forces.
-        point_count: total number of contact points.
         dt: physics step [s].
         ground: height of the ground [m].
     """
 
     point: Array
     point_start: Array
-    point_body: Array
     point_reach: Array
     force_window: Array
     bristles: BristleArrays
@@ -72,7 +70,6 @@ class RigidArrays(BodyArrays):
     has_contact_radii: Static
     has_rims_or_patches: Static
     force_count: Integer
-    point_count: Integer
     dt: Number
     ground: Number
 

@@ -74,12 +74,6 @@ class RigidModel(WithContactPoints):
         return np.cumsum([0] + [len(p) for p in self.contact_points]).astype(np.int32)
 
     @property
-    def point_body(self) -> np.ndarray:
-        """Body of each contact point, [max(P, 1)] int32."""
-        owners = np.repeat(np.arange(self.body_count), [len(p) for p in self.contact_points])
-        return (owners if len(owners) else np.zeros(1)).astype(np.int32)
-
-    @property
     def force_window(self) -> np.ndarray:
         """Rows (body, first step, last step + 1), [max(A, 1), 3] int32; an empty table has one row with body -1."""
         rows = [(body, *steps) for body, steps in zip(self.force_body, self.force_steps, strict=True)]

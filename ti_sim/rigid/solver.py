@@ -302,12 +302,11 @@ class RigidSolver(Solver):
             bristles=bristles, has_wrenches=self.model.has_wrenches, has_bristles=self.model.has_bristles,
             has_contact_radii=self.model.has_contact_radii, has_rims_or_patches=self.model.has_rims_or_patches,
             **_kernel_fields(inputs), **tables, **self._single_team(like, like.shape[0] * like.shape[1]),
-            force_count=self.model.force_count, point_count=self.model.point_count,
-            dt=float(self.settings.dt), ground=float(self.model.ground_height),
+            force_count=self.model.force_count, dt=float(self.settings.dt), ground=float(self.model.ground_height),
         )  # fmt: skip
 
     def _single_team(self, like: Array, bodies: int) -> dict[str, Any]:
-        """Arguments for a team of one thread a body, with which kernels write to none of its arrays."""
+        """Arguments for a team of one thread a body; kernels do not write to its arrays, so that launches share them."""
         key = f"{_container(like)} {bodies}"
         if key not in self._arrays:
             team = single_threads(like, bodies)
@@ -322,7 +321,6 @@ class RigidSolver(Solver):
                 "point": reals_in_same_library(like, self.model.point),
                 "point_start": ints_in_same_library(like, self.model.point_start),
                 "point_reach": reals_in_same_library(like, self.model.point_reach),
-                "point_body": ints_in_same_library(like, self.model.point_body),
                 "force_window": ints_in_same_library(like, self.model.force_window),
             }
         return self._arrays[key]
