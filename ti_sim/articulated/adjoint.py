@@ -38,6 +38,7 @@ from ti_sim.articulated.joints import (
     quaternion_adjoint,
 )
 from ti_sim.articulated.link_team import (
+    SCHEDULE,
     in_one_lane,
     in_share,
     is_first_lane,
@@ -45,6 +46,8 @@ from ti_sim.articulated.link_team import (
     link_at,
     link_from_leaf,
     links_at,
+    point_count,
+    point_row,
     row_of_parent,
     share,
     sum_children,
@@ -141,8 +144,8 @@ class LinkMotionAdjoint:
 
 @ti.func
 def ground_load_adjoint(
-    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, rotation,
-    motion_bar: ti.template(),
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, i, first_point, end_point,
+    target_row, rotation, motion_bar: ti.template(),
 ):  # fmt: skip
     """Adjoint of the negative power of ``dynamics.ground_load`` on the virtual velocities of link i.
 
@@ -151,6 +154,8 @@ def ground_load_adjoint(
 
     Args:
         world, bars, states, bar, b, slot, row, i: as of ``virtual_power_adjoint``.
+        first_point, end_point: some of the contact points of the link.
+        target_row: row of ``world.work`` and of ``bars.link`` that is added to: that of the link, or of a point.
         rotation: of the link, a matrix.
         motion_bar: ``LinkMotionAdjoint`` without the contact.
 
@@ -166,7 +171,7 @@ def ground_load_adjoint(
     contact = load_vec4(world.link, b, i, LINK.contact)
     v_bar, contact_bar, z_bar = vec3(0.0), vec4(0.0), 0.0
     margin = ground_margin(world, i, center, w, v)
-    for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
+    for p in range(first_point, end_point):
         local_position = point_position(world.point, p)
         lowest_offset = contact_height(world.has_rims_or_patches, world.point, p, local_position, rotation)
         height = z - world.ground + center.z + lowest_offset
@@ -184,7 +189,7 @@ def ground_load_adjoint(
                 height_bar, u_bar, s_bar, point_contact_bar, kt_bar = bristle_force_adjoint(
                     height, u, s, contact.x, contact.y, contact.z, contact.w, kt, world.dt, weight * f_bar, new_displacement_bar
                 )
-                bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
+                bars.link[b, target_row, LINK.bristle] = bars.link[b, target_row, LINK.bristle] + kt_bar
             else:
                 f, height_bar, u_bar, point_contact_bar = contact_force_adjoint(
                     height, u, contact.x, contact.y, contact.z, contact.w, world.dt, weight * f_bar
@@ -204,9 +209,55 @@ def ground_load_adjoint(
             center_bar += arm_bar
         if ti.static(world.with_contact_bristles):
             store_point_displacement(bar, b, row, first_bristle_bar(world) + point_column(world, p), s_bar)
-    add_vec4(bars.link, b, i, LINK.contact, contact_bar)
-    add_vec3(world.work, b, i, WORK.bars + 3, vec3(0.0, 0.0, z_bar))
-    add_vec3(world.work, b, i, WORK.bars + 9, v_bar)
+    add_vec4(bars.link, b, target_row, LINK.contact, contact_bar)
+    add_vec3(world.work, b, target_row, WORK.bars + 3, vec3(0.0, 0.0, z_bar))
+    add_vec3(world.work, b, target_row, WORK.bars + 9, v_bar)
+    return virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar
+
+
+@ti.func
+def store_point_adjoint(
+    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p
+):
+    """``ground_load_adjoint`` of contact point p, whose results are written to the rows of the point (see ``sum_of_points``)."""
+    i, target_row = world.team.schedule[p, SCHEDULE.point_link], point_row(world, p)
+    if world.tree[i, TREE.moves] == 1:
+        for k in ti.static(range(24)):
+            world.work[b, target_row, WORK.bars + k] = 0.0
+        for k in ti.static(range(4)):
+            bars.link[b, target_row, LINK.contact + k] = 0.0
+        bars.link[b, target_row, LINK.bristle] = 0.0
+        rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
+        motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
+        virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
+            world, bars, states, bar, b, slot, row, i, p, p + 1, target_row, rotation, motion_bar
+        )
+        store_vec3(world.work, b, target_row, WORK.bars, rotation_bar)
+        store_vec3(world.work, b, target_row, WORK.bars + 6, w_bar)
+        store_vec3(world.work, b, target_row, WORK.bars + 12, center_bar)
+        store_vec3(world.work, b, target_row, WORK.bars + 18, virtual_spin_bar)
+        store_vec3(world.work, b, target_row, WORK.bars + 21, virtual_velocity_bar)
+
+
+@ti.func
+def sum_of_points(world: ti.template(), bars: ti.template(), b, i, first_point, end_point, motion_bar: ti.template()):
+    """The adjoints of ``motion_bar`` with those of the contact points of link i, from the rows of the points.
+
+    Adds to the adjoints of the position and velocity of the link's origin and of its contact.
+    """
+    virtual_velocity_bar, virtual_spin_bar, w_bar = motion_bar.virtual_velocity, motion_bar.virtual_spin, motion_bar.spin
+    rotation_bar, center_bar = motion_bar.rotation, motion_bar.center
+    for p in range(first_point, end_point):
+        row = point_row(world, p)
+        rotation_bar += load_vec3(world.work, b, row, WORK.bars)
+        w_bar += load_vec3(world.work, b, row, WORK.bars + 6)
+        center_bar += load_vec3(world.work, b, row, WORK.bars + 12)
+        virtual_spin_bar += load_vec3(world.work, b, row, WORK.bars + 18)
+        virtual_velocity_bar += load_vec3(world.work, b, row, WORK.bars + 21)
+        add_vec3(world.work, b, i, WORK.bars + 3, load_vec3(world.work, b, row, WORK.bars + 3))
+        add_vec3(world.work, b, i, WORK.bars + 9, load_vec3(world.work, b, row, WORK.bars + 9))
+        add_vec4(bars.link, b, i, LINK.contact, load_vec4(bars.link, b, row, LINK.contact))
+        bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + bars.link[b, row, LINK.bristle]
     return virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar
 
 
@@ -273,11 +324,17 @@ def virtual_power_adjoint(
         off_diagonal_bar += e_link[pair[0]] * w_link[pair[1]] + e_link[pair[1]] * w_link[pair[0]]
         bars.link[b, i, LINK.inertia + 3 + k] = bars.link[b, i, LINK.inertia + 3 + k] + off_diagonal_bar
 
-    if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
+    first_point, end_point = world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]
+    if first_point < end_point:
         motion_bar = LinkMotionAdjoint(virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar)
-        virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
-            world, bars, states, bar, b, slot, row, i, rotation, motion_bar
-        )
+        if ti.static(world.kind == "single"):
+            virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
+                world, bars, states, bar, b, slot, row, i, first_point, end_point, i, rotation, motion_bar
+            )
+        else:
+            virtual_velocity_bar, virtual_spin_bar, w_bar, rotation_bar, center_bar = sum_of_points(
+                world, bars, b, i, first_point, end_point, motion_bar
+            )
 
     add_vec3(bars.link, b, i, LINK.center, inverse_rotation @ center_bar)
     add_vec3(world.work, b, i, WORK.bars, rotation_bar)
@@ -415,6 +472,10 @@ def finish_accelerate_adjoint(
         synchronise(world, b)
     gravity_bar = vec3(0.0)
     if ti.static(world.kind != "single"):  # lanes over all links at once, not level by level
+        if point_count(world) > 0:
+            for k in range(share(world, point_count(world))):
+                store_point_adjoint(world, bars, states, bar, b, slot, row, in_share(world, k))
+            synchronise(world, b)
         for k in range(share(world, world.links)):
             i = in_share(world, k)
             if world.tree[i, TREE.moves] == 1:

@@ -27,6 +27,7 @@ from ti_sim.articulated.joint_solve import solve_joint
 from ti_sim.articulated.joints import joint_position, velocity_direction
 from ti_sim.articulated.kinematics import place_link
 from ti_sim.articulated.link_team import (
+    SCHEDULE,
     in_one_lane,
     in_share,
     is_first_lane,
@@ -34,6 +35,8 @@ from ti_sim.articulated.link_team import (
     link_at,
     link_from_leaf,
     links_at,
+    point_count,
+    point_row,
     row_of_parent,
     share,
     sum_children,
@@ -72,15 +75,15 @@ def wrench_load(world: ti.template(), b, frame, i, rotation):
 
 
 @ti.func
-def ground_load(world: ti.template(), states: ti.template(), b, slot, i, rotation, position, w, v):
-    """Force [N] and moment about the link's origin [N m] of the ground on the contact points of link i.
+def ground_load(world: ti.template(), states: ti.template(), b, slot, i, first_point, end_point, rotation, position, w, v):
+    """Force [N] and moment about the link's origin [N m] of the ground on some contact points of link i.
 
     With bristles it reads their displacements before the step in a row of ``states``, and writes those after it to the same row.
     """
     force, moment = vec3(0.0), vec3(0.0)
     contact, center = load_vec4(world.link, b, i, LINK.contact), rotation @ load_vec3(world.link, b, i, LINK.center)
     margin = ground_margin(world, i, center, w, v)
-    for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
+    for p in range(first_point, end_point):
         local_position = point_position(world.point, p)
         lowest_offset = contact_height(world.has_rims_or_patches, world.point, p, local_position, rotation)
         height = position.z - world.ground + center.z + lowest_offset
@@ -141,14 +144,38 @@ def link_inertia_and_load(
         external_force, external_moment = wrench_load(world, b, frame, i, matrix)
         moment -= external_moment
         force -= external_force
-        if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
-            external_force, external_moment = ground_load(
-                world, states, b, slot, i, matrix, load_vec3(world.work, b, i, WORK.position), w, v
-            )
-            moment -= external_moment
-            force -= external_force
+        if ti.static(world.kind == "single"):
+            first_point, end_point = world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]
+            if first_point < end_point:
+                external_force, external_moment = ground_load(
+                    world, states, b, slot, i, first_point, end_point, matrix, load_vec3(world.work, b, i, WORK.position), w, v
+                )
+                moment -= external_moment
+                force -= external_force
     store_vec3(world.work, b, i, WORK.load, moment)
     store_vec3(world.work, b, i, WORK.load + 3, force)
+
+
+@ti.func
+def store_point_load(world: ti.template(), states: ti.template(), b, slot, p):
+    """Write the load of the ground on contact point p to the row of the point."""
+    i, row = world.team.schedule[p, SCHEDULE.point_link], point_row(world, p)
+    if world.tree[i, TREE.moves] == 1:
+        rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
+        position, v = load_vec3(world.work, b, i, WORK.position), load_vec3(world.work, b, i, WORK.velocity)
+        w = load_vec3(world.work, b, i, WORK.spin)
+        force, moment = ground_load(world, states, b, slot, i, p, p + 1, rotation, position, w, v)
+        store_vec3(world.work, b, row, WORK.load, moment)
+        store_vec3(world.work, b, row, WORK.load + 3, force)
+
+
+@ti.func
+def subtract_point_loads(world: ti.template(), b, i):
+    """Subtract the loads of the contact points of link i from its load."""
+    if world.tree[i, TREE.moves] == 1:
+        for p in range(world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]):
+            for column in ti.static(range(WORK.load, WORK.load + 6)):
+                world.work[b, i, column] = world.work[b, i, column] - world.work[b, point_row(world, p), column]
 
 
 @ti.func
@@ -196,7 +223,15 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                 link_inertia_and_load(world, states, b, slot, frame, i, rotation, w, v, virtual)
                 if ti.static(not virtual):
                     store_joint_forces(world, states, b, slot, frame, i)
+        if ti.static(not virtual):
+            for k in range(share(world, point_count(world))):
+                store_point_load(world, states, b, slot, in_share(world, k))
         synchronise(world, b)
+        if ti.static(not virtual):
+            if point_count(world) > 0:
+                for k in range(share(world, world.links)):
+                    subtract_point_loads(world, b, in_share(world, k))
+                synchronise(world, b)
     if ti.static(world.with_pairs and not virtual):
         if is_first_lane(world):
             pair_loads(in_one_lane(world), states, b, slot)

@@ -113,7 +113,8 @@ def ground_load_of(world: ti.template(), states: ti.template(), b, i):
     """``ground_load`` of link i: force [N] and moment about the link's origin [N m]."""
     rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
     return ground_load(
-        world, states, b, 0, i, rotation, load_vec3(world.work, b, i, WORK.position), load_vec3(world.work, b, i, WORK.spin),
+        world, states, b, 0, i, world.tree[i, TREE.first_point], world.tree[i, TREE.end_point], rotation,
+        load_vec3(world.work, b, i, WORK.position), load_vec3(world.work, b, i, WORK.spin),
         load_vec3(world.work, b, i, WORK.velocity),
     )  # fmt: skip
 
@@ -185,13 +186,14 @@ def joint_and_contact_forces_adjoint(
             world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
         for k in range(world.links):
             i = world.links - 1 - k
-            if world.tree[i, TREE.first_point] < world.tree[i, TREE.end_point]:
+            first_point, end_point = world.tree[i, TREE.first_point], world.tree[i, TREE.end_point]
+            if first_point < end_point:
                 force, _moment = ground_load_of(world, states, b, i)
                 seed_wrench(world, bars, b, i, force, ground_bar, i, 0)
                 rotation = rotation_matrix(load_vec4(world.work, b, i, WORK.quaternion))
                 motion_bar = LinkMotionAdjoint(vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0), vec3(0.0))
                 _virtual_velocity_bar, _virtual_spin_bar, w_bar, rotation_bar, center_bar = ground_load_adjoint(
-                    world, bars, states, bar, b, 0, 0, i, rotation, motion_bar
+                    world, bars, states, bar, b, 0, 0, i, first_point, end_point, i, rotation, motion_bar
                 )
                 add_vec3(bars.link, b, i, LINK.center, rotation.transpose() @ center_bar)
                 add_vec3(world.work, b, i, WORK.bars, rotation_bar)

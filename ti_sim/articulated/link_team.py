@@ -15,11 +15,12 @@ to a row of its own, and the parent sums these rows in a fixed order, so the res
 with ``synchronise``.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ti_sim.articulated.tables import WorldArrays
+from ti_sim.articulated.tables import TREE, WorldArrays
 from ti_sim.base.arrays import Array as AnyArray
 from ti_sim.base.arrays import int_zeros_in_same_library, ints_in_same_library, zeros_in_same_library
 from ti_sim.base.bundles import Array, Integer, bundle, with_fields
@@ -39,11 +40,11 @@ from ti_sim.base.teams import (
 from ti_sim.rollout.time_steps import Plan
 
 # Columns of ``LinkTeam.schedule``: links by level, and in row l the first entry of level l; children by parent, in descending
-# order, and in row i the first entry of the children of link i.
-SCHEDULE = Row(link=1, first_link=1, child=1, first_child=1)
+# order, and in row i the first entry of the children of link i; in row p the link of contact point p.
+SCHEDULE = Row(link=1, first_link=1, child=1, first_child=1, point_link=1)
 
 _WORLDS_PER_MULTIPROCESSOR = 64  # from there on a GPU runs one thread per world
-_LANES = 32  # of a GPU block: one warp
+_WARP, _MAX_LANES = 32, 128  # lanes of a GPU block: a multiple of a warp
 
 
 @bundle
@@ -52,7 +53,7 @@ class LinkTeam:
 
     Attributes:
         team: the division of the launch's threads.
-        schedule: [N + 1, 4] int32, see ``SCHEDULE``.
+        schedule: [max(N + 1, P), 5] int32, see ``SCHEDULE``.
         levels: number of levels of the tree.
         passed: [B, lanes] int32, number of barriers that each CPU thread has passed in this launch.
         gravity_bar: [B, lanes, 3] sums of the lanes, scratch memory.
@@ -65,25 +66,34 @@ class LinkTeam:
     gravity_bar: Array
 
 
-def link_schedule(parents: tuple[int, ...]) -> tuple[np.ndarray, int]:
-    """``LinkTeam.schedule`` and the number of levels of a tree whose links come after their parents (-1 is the world)."""
+def link_schedule(parents: tuple[int, ...], point_counts: Sequence[int]) -> tuple[np.ndarray, int]:
+    """``LinkTeam.schedule``, and the number of levels of the tree.
+
+    Args:
+        parents: of the links, which come before them; -1 for the world.
+        point_counts: numbers of contact points of the links.
+    """
     n, level = len(parents), [0] * len(parents)
     for i, parent in enumerate(parents):
         level[i] = level[parent] + 1 if parent >= 0 else 0
-    levels, rows = max(level) + 1, np.zeros((n + 1, SCHEDULE.size), dtype=np.int32)
+    point_link = np.repeat(range(n), point_counts)
+    levels, rows = max(level) + 1, np.zeros((max(n + 1, len(point_link)), SCHEDULE.size), dtype=np.int32)
     rows[:n, SCHEDULE.link] = sorted(range(n), key=lambda i: level[i])
     rows[: levels + 1, SCHEDULE.first_link] = np.searchsorted(sorted(level), range(levels + 1))
     children = [i for parent in range(n) for i in reversed(range(n)) if parents[i] == parent]
     rows[: len(children), SCHEDULE.child] = children
-    rows[:, SCHEDULE.first_child] = np.cumsum([0] + [parents.count(i) for i in range(n)])
+    rows[: len(point_link), SCHEDULE.point_link] = point_link
+    rows[: n + 1, SCHEDULE.first_child] = np.cumsum([0] + [parents.count(i) for i in range(n)])
     return rows, levels
 
 
-def link_team(parents: tuple[int, ...], like: AnyArray, worlds: int, plan: Plan) -> LinkTeam:
+def link_team(
+    parents: tuple[int, ...], point_counts: Sequence[int], like: AnyArray, worlds: int, plan: Plan
+) -> LinkTeam:
     """Team of a launch.
 
     Args:
-        parents: of the links, -1 for the world.
+        parents, point_counts: as of ``link_schedule``.
         like: array of the container and device of the kernel's others.
         worlds: B.
         plan: "world" (one thread per world), "element" (lanes over the links of a world), or "auto".
@@ -97,17 +107,18 @@ def link_team(parents: tuple[int, ...], like: AnyArray, worlds: int, plan: Plan)
     elif device == "cpu":
         team = cpu_team(worlds, max(thread_count() // worlds, 1))
     else:
-        team = block_team(like, worlds, _LANES)
-    rows, levels = link_schedule(parents)
+        warps = -(-max(len(parents), sum(point_counts)) // _WARP)
+        team = block_team(like, worlds, min(warps * _WARP, _MAX_LANES))
+    rows, levels = link_schedule(parents, point_counts)
     return LinkTeam(
         team, ints_in_same_library(like, rows), levels, int_zeros_in_same_library(like, (worlds, team.size)),
         zeros_in_same_library(like, (worlds, team.size, 3)),
     )  # fmt: skip
 
 
-def work_rows(links: int, team: LinkTeam | None) -> int:
-    """Number of rows of ``WorldArrays.work`` for a team: links, and what they add to their parents."""
-    return links if team is None or team.team.kind == "single" else 2 * links
+def work_rows(links: int, points: int, team: LinkTeam | None) -> int:
+    """Number of rows of ``WorldArrays.work``: links; for a team also what they add to their parents, and contact points."""
+    return links if team is None or team.team.kind == "single" else 2 * links + points
 
 
 def begin_launch(team: LinkTeam) -> LinkTeam:
@@ -213,6 +224,18 @@ def row_of_parent(world: ti.template(), i, parent):
     if ti.static(world.kind != "single"):
         result = world.links + i
     return result
+
+
+@ti.func
+def point_row(world: ti.template(), p):
+    """Row of ``world.work`` of contact point p, of a team."""
+    return 2 * world.links + p
+
+
+@ti.func
+def point_count(world: ti.template()):
+    """Number of contact points with the ground."""
+    return world.tree[world.links - 1, TREE.end_point]
 
 
 @ti.func

@@ -127,7 +127,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float, te
         target=inputs.servo_target,
         wrench=inputs.link_wrench,
         gravity=inputs.gravity,
-        work=empty_in_same_library(like, (b, work_rows(n, team), WORK.size)),
+        work=empty_in_same_library(like, (b, work_rows(n, len(model.point), team), WORK.size)),
         velocity_work=empty_in_same_library(like, (b, max(d, 1), JOINT_WORK.size)),
         shape=reals_in_same_library(like, model.shape),
         pair=ints_in_same_library(like, pair),
@@ -202,19 +202,23 @@ def start_links(model: ArticulatedModel, inputs: ArticulatedInputs, states: Arra
 class PackedBars:
     """Adjoints of the inputs of a rollout; those of the packed tables are in packed rows while the steps add to them."""
 
-    def __init__(self, model: ArticulatedModel, inputs: ArticulatedInputs, first_frame: int) -> None:
+    def __init__(
+        self, model: ArticulatedModel, inputs: ArticulatedInputs, first_frame: int, team: LinkTeam | None = None
+    ) -> None:
         """Set all adjoints to zero.
 
         Args:
             model: the tree.
             inputs: inputs of the rollout.
             first_frame: frame at which it begins.
+            team: of the threads of each world; None for one thread.
         """
         self._model, self._inputs, self._continued = model, inputs, first_frame > 0
         self._columns = last_columns(model, inputs, adjoint=True)
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
         self.bars = inputs.zeros()
-        link, link_total = (zeros_in_same_library(like, (b, n, LINK.size)) for _ in range(2))
+        rows = work_rows(n, len(model.point), team)
+        link, link_total = (zeros_in_same_library(like, (b, count, LINK.size)) for count in (rows, n))
         velocity, velocity_total = (zeros_in_same_library(like, (b, max(d, 1), JOINT.size)) for _ in range(2))
         self.rows = BarArrays(
             link=link, velocity=velocity, action=self.bars.action, target=self.bars.servo_target, wrench=self.bars.link_wrench,
@@ -329,7 +333,8 @@ class ArticulatedSolver(Solver):
         """``rollout_adjoint`` of checked arguments."""
         model, inputs, like = self.model, rollout.inputs, rollout.inputs.link_mass
         b, columns, steps = inputs.world_count, model.state_columns(inputs), rollout.frames * self.settings.substeps
-        packed_bars, team = PackedBars(model, inputs, rollout.first_frame), self._team(inputs)
+        team = self._team(inputs)
+        packed_bars = PackedBars(model, inputs, rollout.first_frame, team)
         world = prepare(model, inputs, dt=self.settings.dt, team=team)
         segment_steps, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
@@ -426,7 +431,10 @@ class ArticulatedSolver(Solver):
 
     def _team(self, inputs: ArticulatedInputs) -> LinkTeam:
         """Team of threads of each world."""
-        return link_team(self.model.link_parent, inputs.link_mass, inputs.world_count, self.settings.plan)
+        model = self.model
+        return link_team(
+            model.link_parent, np.diff(model.point_start), inputs.link_mass, inputs.world_count, self.settings.plan
+        )
 
     @property
     def _stages(self) -> int:

@@ -64,8 +64,8 @@ class WorldArrays:
         link: [B, N, LINK.size] rows of the links, see ``pack``.
         velocity: [B, D, JOINT.size] rows of the joint velocities.
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
-        work: [B, N, WORK.size] scratch memory of the links; for a team of threads [B, 2 N, WORK.size], with what each link adds
-            to its parent.
+        work: [B, N, WORK.size] scratch memory of the links; for a team of threads [B, 2 N + P, WORK.size], with what each link
+            adds to its parent, and rows of the contact points.
         velocity_work: [B, D, JOINT_WORK.size] scratch memory of the joint velocities.
         shape: [N, SHAPE.size] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.

@@ -18,8 +18,9 @@ def test_a_team_computes_what_one_thread_computes(name: str, worlds: int) -> Non
 
 def test_a_schedule_has_every_link_once_after_its_parent_and_every_child() -> None:
     parents = (-1, 0, 1, 0, 3, 0, -1, 6, 5)
-    rows, levels = link_schedule(parents)
+    rows, levels = link_schedule(parents, (0, 3, 0, 0, 5, 0, 0, 4, 1))
     assert levels == 3
+    assert rows[:13, SCHEDULE.point_link].tolist() == [1] * 3 + [4] * 5 + [7] * 4 + [8]
     first = rows[: levels + 1, SCHEDULE.first_link]
     by_level = [sorted(rows[first[level] : first[level + 1], SCHEDULE.link]) for level in range(levels)]
     assert by_level == [[0, 6], [1, 3, 5, 7], [2, 4, 8]]
