@@ -467,9 +467,7 @@ def finish_accelerate_adjoint(
         Adjoint of the gravity [3]; of a team, the part of this lane.
     """
     if ti.static(world.with_pairs):
-        if is_first_lane(world):
-            pair_loads_adjoint(in_one_lane(world), bars, states, bar, b, slot, row)
-        synchronise(world, b)
+        pair_loads_adjoint(world, bars, states, bar, b, slot, row)
     gravity_bar = vec3(0.0)
     if ti.static(world.kind != "single"):  # lanes over all links at once, not level by level
         if point_count(world) > 0:

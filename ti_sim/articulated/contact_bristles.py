@@ -99,7 +99,8 @@ def clear_pairs(world: ti.template(), states: ti.template(), b, slot):
     The first number of a patch, the sum of the normal forces, is then zero, and the other numbers are not read.
     """
     first_new_column = first_bristle(world) + bristle_size(world)
-    for p in range(pair_count(world)):
+    for n in range(share(world, pair_count(world))):
+        p = in_share(world, n)
         for k in ti.static(range(PAIR_BRISTLE_SIZE)):
             states[b, slot, first_new_column + pair_column(p) + k] = 0.0
         states[b, slot, patch_column(world, p)] = 0.0

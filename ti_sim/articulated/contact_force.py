@@ -7,6 +7,7 @@ conserved. The points of a pair with a bristle have no friction, but are gathere
 
 from typing import Any
 
+from ti_sim.articulated.link_team import contact_row, fault_column
 from ti_sim.articulated.spatial import quaternion_product, rotated
 from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
@@ -101,8 +102,9 @@ def depth_in_contact(gap, speed, dt):
 def subtract_force(world: ti.template(), b, i, arm, force):
     """Subtract a force at ``arm`` from the origin of link i from its load."""
     if world.tree[i, TREE.moves] == 1:
-        add_vec3(world.work, b, i, WORK.load, -arm.cross(force))
-        add_vec3(world.work, b, i, WORK.load + 3, -force)
+        row = contact_row(world, i)
+        add_vec3(world.work, b, row, WORK.load, -arm.cross(force))
+        add_vec3(world.work, b, row, WORK.load + 3, -force)
 
 
 @ti.func
@@ -144,10 +146,11 @@ def point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
 
     Adds to the adjoints of the link's real and virtual velocities, and returns that of the arm.
     """
-    add_vec3(world.work, b, i, WORK.bars + 6, arm.cross(u_bar))
-    add_vec3(world.work, b, i, WORK.bars + 9, u_bar)
-    add_vec3(world.work, b, i, WORK.bars + 18, -arm.cross(force))
-    add_vec3(world.work, b, i, WORK.bars + 21, -force)
+    row = contact_row(world, i)
+    add_vec3(world.work, b, row, WORK.bars + 6, arm.cross(u_bar))
+    add_vec3(world.work, b, row, WORK.bars + 9, u_bar)
+    add_vec3(world.work, b, row, WORK.bars + 18, -arm.cross(force))
+    add_vec3(world.work, b, row, WORK.bars + 21, -force)
     spin, virtual_spin = load_vec3(world.work, b, i, WORK.spin), load_vec3(world.work, b, i, WORK.virtual)
     return u_bar.cross(spin) - force.cross(virtual_spin)
 
@@ -192,8 +195,8 @@ def add_contact_force_adjoint(
             separation_bar += point_bar
         normal_bar += side * patch_normal_bar
         weight_bar += normal_force_bar * f.dot(normal)
-    add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
-    add_vec4(bars.link, b, j, LINK.contact, 0.5 * contact_bar)
+    add_vec4(bars.link, b, contact_row(world, i), LINK.contact, 0.5 * contact_bar)
+    add_vec4(bars.link, b, contact_row(world, j), LINK.contact, 0.5 * contact_bar)
     return arm_bar + separation_bar, separation_bar, normal_bar, gap_bar, weight_bar
 
 
@@ -213,10 +216,11 @@ def add_pose_adjoints(
         rotation_i_bar: adjoint of the rotation of link i, without the contribution of its arm.
         rotation_j_bar: the same for link j.
     """
-    add_vec3(world.work, b, i, WORK.bars, rotation_i_bar + arm_i.cross(arm_bar - centre_offset_bar))
-    add_vec3(world.work, b, j, WORK.bars, rotation_j_bar + arm_j.cross(centre_offset_bar))
-    add_vec3(world.work, b, i, WORK.bars + 3, separation_bar - centre_offset_bar)
-    add_vec3(world.work, b, j, WORK.bars + 3, centre_offset_bar - separation_bar)
+    row_i, row_j = contact_row(world, i), contact_row(world, j)
+    add_vec3(world.work, b, row_i, WORK.bars, rotation_i_bar + arm_i.cross(arm_bar - centre_offset_bar))
+    add_vec3(world.work, b, row_j, WORK.bars, rotation_j_bar + arm_j.cross(centre_offset_bar))
+    add_vec3(world.work, b, row_i, WORK.bars + 3, separation_bar - centre_offset_bar)
+    add_vec3(world.work, b, row_j, WORK.bars + 3, centre_offset_bar - separation_bar)
 
 
 @ti.func
@@ -243,7 +247,10 @@ def min_resolved_gap(world: ti.template(), i, j):
 
 @ti.func
 def mark_pair(world: ti.template(), b, p, fault_code: ti.template()):
-    """Record that contact cannot resolve pair p, unless another pair is recorded already."""
-    if world.near_pairs[b, NEAR.faulty_pair] < 0:
+    """Record that contact cannot resolve pair p, unless another pair is recorded already; a team records each pair."""
+    if ti.static(world.kind != "single"):
+        if world.near_pairs[b, fault_column(world, p)] == 0:
+            world.near_pairs[b, fault_column(world, p)] = 1 + fault_code
+    elif world.near_pairs[b, NEAR.faulty_pair] < 0:
         world.near_pairs[b, NEAR.faulty_pair] = p
         world.near_pairs[b, NEAR.fault] = fault_code

@@ -33,12 +33,23 @@ from ti_sim.articulated.contact_force import (
     shape_rotation,
     shape_travel,
 )
+from ti_sim.articulated.link_team import (
+    contact_row_of_link,
+    fault_column,
+    first_contact_row,
+    for_pair,
+    in_share,
+    is_first_lane,
+    share,
+    stale_column,
+    synchronise,
+)
 from ti_sim.articulated.pair_bristle import clear_pair_adjoints, clear_patch, patch_loads, patch_loads_adjoint
 from ti_sim.articulated.spatial import rotated
 from ti_sim.articulated.surface_contact import surface_contacts, surface_contacts_adjoint
-from ti_sim.articulated.tables import WORK
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
-from ti_sim.base.rows import load_vec3, store_vec3
+from ti_sim.base.rows import add_vec4, load_vec3, load_vec4, store_vec3
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
 from ti_sim.contact.collision import NEAR, PAIR, SHAPE, SURFACES, TOO_DEEP, TOO_FAST, WITH_ROUND, WITH_SURFACES
@@ -47,37 +58,61 @@ from ti_sim.contact.patch import empty_patch
 
 
 @ti.func
+def has_moved_far(world: ti.template(), b, i):
+    """Whether the shape of link i has moved by ``max_displacement``, less its travel in a step, since the list was built."""
+    result = False
+    if world.shape[i, SHAPE.max_displacement] > 0:
+        displacement = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
+        displacement -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
+        remaining_displacement = ti.max(world.shape[i, SHAPE.max_displacement] - shape_travel(world, b, i), 0.0)
+        result = displacement.dot(displacement) > remaining_displacement * remaining_displacement
+    return result
+
+
+@ti.func
+def build_near_pairs(world: ti.template(), b):
+    """Build the list of near pairs."""
+    for i in range(world.links):
+        if world.shape[i, SHAPE.bounding_radius] > 0:
+            centre = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
+            store_vec3(world.anchor, b, i, 0, centre)
+    count = 0
+    for p in range(world.pairs):
+        i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
+        max_separation = world.shape[i, SHAPE.bounding_radius] + world.shape[j, SHAPE.bounding_radius]
+        max_separation += world.shape[i, SHAPE.max_displacement]
+        max_separation += world.shape[j, SHAPE.max_displacement]
+        max_separation += shape_travel(world, b, i) + shape_travel(world, b, j)
+        separation = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
+        if separation.dot(separation) < max_separation * max_separation:
+            world.near_pairs[b, NEAR.first_pair + count] = p
+            count += 1
+    world.near_pairs[b, NEAR.count] = count
+    world.near_pairs[b, NEAR.lists] = world.near_pairs[b, NEAR.lists] + 1
+
+
+@ti.func
 def update_near_pairs(world: ti.template(), b):
     """Rebuild the list of near pairs if a shape has moved by ``max_displacement`` since the last build.
 
-    The poses of the links must be up to date.
+    The poses of the links must be up to date. The lanes of a team share the links; lane 0 builds the list.
     """
     is_stale = world.near_pairs[b, NEAR.count] < 0
-    for i in range(world.links):
-        if world.shape[i, SHAPE.max_displacement] > 0 and not is_stale:
-            displacement = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
-            displacement -= vec3(world.anchor[b, i, 0], world.anchor[b, i, 1], world.anchor[b, i, 2])
-            remaining_displacement = ti.max(world.shape[i, SHAPE.max_displacement] - shape_travel(world, b, i), 0.0)
-            is_stale = displacement.dot(displacement) > remaining_displacement * remaining_displacement
-    if is_stale:
-        for i in range(world.links):
-            if world.shape[i, SHAPE.bounding_radius] > 0:
-                centre = load_vec3(world.work, b, i, WORK.position) + shape_arm(world, b, i)
-                store_vec3(world.anchor, b, i, 0, centre)
-        count = 0
-        for p in range(world.pairs):
-            i, j = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link]
-            max_separation = world.shape[i, SHAPE.bounding_radius] + world.shape[j, SHAPE.bounding_radius]
-            max_separation += world.shape[i, SHAPE.max_displacement]
-            max_separation += world.shape[j, SHAPE.max_displacement]
-            max_separation += shape_travel(world, b, i) + shape_travel(world, b, j)
-            separation = load_vec3(world.anchor, b, i, 0) - load_vec3(world.anchor, b, j, 0)
-            if separation.dot(separation) < max_separation * max_separation:
-                world.near_pairs[b, NEAR.first_pair + count] = p
-                count += 1
-        world.near_pairs[b, NEAR.count] = count
-        world.near_pairs[b, NEAR.lists] = world.near_pairs[b, NEAR.lists] + 1
-    world.near_pairs[b, NEAR.tests] = world.near_pairs[b, NEAR.tests] + world.near_pairs[b, NEAR.count]
+    for k in range(share(world, world.links)):
+        if not is_stale:
+            is_stale = has_moved_far(world, b, in_share(world, k))
+    if ti.static(world.kind != "single"):
+        if is_stale:
+            world.near_pairs[b, stale_column(world)] = 1
+        synchronise(world, b)
+        is_stale = world.near_pairs[b, stale_column(world)] == 1
+    if is_first_lane(world):
+        if is_stale:
+            build_near_pairs(world, b)
+        if ti.static(world.kind != "single"):
+            world.near_pairs[b, stale_column(world)] = 0
+        world.near_pairs[b, NEAR.tests] = world.near_pairs[b, NEAR.tests] + world.near_pairs[b, NEAR.count]
+    synchronise(world, b)
 
 
 @ti.func
@@ -189,17 +224,71 @@ def round_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, i, j
 
 
 @ti.func
-def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, patch: ti.template()):
+def clear_contact_rows(world: ti.template(), b, p, first_column: ti.template(), column_count: ti.template()):
+    """Set columns of the rows of pair p to zero, in a team."""
+    if ti.static(world.kind != "single"):
+        for side in range(2):
+            for column in ti.static(range(first_column, first_column + column_count)):
+                world.work[b, first_contact_row(world, p) + side, column] = 0.0
+
+
+@ti.func
+def clear_contact_parameter_rows(world: ti.template(), bars: ti.template(), b, p):
+    """Set the adjoints of contact parameters in the rows of pair p to zero, in a team."""
+    if ti.static(world.kind != "single"):
+        for side in range(2):
+            for k in ti.static(range(4)):
+                bars.link[b, first_contact_row(world, p) + side, LINK.contact + k] = 0.0
+            bars.link[b, first_contact_row(world, p) + side, LINK.bristle] = 0.0
+
+
+@ti.func
+def add_contact_rows(world: ti.template(), b, i, first_column: ti.template(), column_count: ti.template()):
+    """Add columns of the rows of the near pairs of link i to those of the link, in order of the list."""
+    for n in range(world.near_pairs[b, NEAR.count]):
+        row = contact_row_of_link(world, world.near_pairs[b, NEAR.first_pair + n], i)
+        if row >= 0:
+            for column in ti.static(range(first_column, first_column + column_count)):
+                world.work[b, i, column] = world.work[b, i, column] + world.work[b, row, column]
+
+
+@ti.func
+def add_contact_parameter_rows(world: ti.template(), bars: ti.template(), b, i):
+    """Add the adjoints of contact parameters in the rows of the near pairs of link i to those of the link."""
+    for n in range(world.near_pairs[b, NEAR.count]):
+        row = contact_row_of_link(world, world.near_pairs[b, NEAR.first_pair + n], i)
+        if row >= 0:
+            add_vec4(bars.link, b, i, LINK.contact, load_vec4(bars.link, b, row, LINK.contact))
+            bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + bars.link[b, row, LINK.bristle]
+
+
+@ti.func
+def record_first_fault(world: ti.template(), b):
+    """Record the first pair of the list that contact could not resolve in this step, as one thread does."""
+    for n in range(world.near_pairs[b, NEAR.count]):
+        p = world.near_pairs[b, NEAR.first_pair + n]
+        fault = world.near_pairs[b, fault_column(world, p)]
+        if fault > 0:
+            world.near_pairs[b, fault_column(world, p)] = 0
+            if world.near_pairs[b, NEAR.faulty_pair] < 0:
+                world.near_pairs[b, NEAR.faulty_pair] = p
+                world.near_pairs[b, NEAR.fault] = fault - 1
+
+
+@ti.func
+def one_pair_contacts(arrays: ti.template(), states: ti.template(), b, slot, p, patch: ti.template()):
     """Add the forces of pair p to the loads of its links.
 
     Args:
-        world: ``WorldArrays``; needs the links' poses.
+        arrays: ``WorldArrays``; needs the links' poses.
         states, slot: row with the bristles of the pairs.
         b: world.
         p: the pair.
         patch: its patch, which is cleared here.
     """
-    i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
+    i, j, kind = arrays.pair[p, PAIR.first_link], arrays.pair[p, PAIR.second_link], arrays.pair[p, PAIR.contact_kind]
+    world = for_pair(arrays, p, i)
+    clear_contact_rows(world, b, p, WORK.load, 6)
     check_speed(world, b, p, i, j)
     if ti.static(world.with_contact_bristles):
         clear_patch(world, b, i, j, patch)
@@ -214,10 +303,13 @@ def one_pair_contacts(world: ti.template(), states: ti.template(), b, slot, p, p
 
 @ti.func
 def one_pair_contacts_adjoint(
-    world: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, patch: ti.template()
+    arrays: ti.template(), bars: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row, p, patch: ti.template()
 ):
     """Adjoint of ``one_pair_contacts``, as ``pair_loads_adjoint``."""
-    i, j, kind = world.pair[p, PAIR.first_link], world.pair[p, PAIR.second_link], world.pair[p, PAIR.contact_kind]
+    i, j, kind = arrays.pair[p, PAIR.first_link], arrays.pair[p, PAIR.second_link], arrays.pair[p, PAIR.contact_kind]
+    world = for_pair(arrays, p, i)
+    clear_contact_rows(world, b, p, WORK.bars, 24)
+    clear_contact_parameter_rows(world, bars, b, p)
     check_speed(world, b, p, i, j)
     if ti.static(world.with_contact_bristles):
         patch_loads_adjoint(world, bars, states, bar, b, slot, row, p, i, j, patch)
@@ -237,9 +329,19 @@ def pair_loads(world: ti.template(), states: ti.template(), b, slot):
     update_near_pairs(world, b)
     if ti.static(world.with_contact_bristles):
         clear_pairs(world, states, b, slot)
+        synchronise(world, b)
     patch = empty_patch()
-    for n in range(world.near_pairs[b, NEAR.count]):
-        one_pair_contacts(world, states, b, slot, world.near_pairs[b, NEAR.first_pair + n], patch)
+    for k in range(share(world, world.near_pairs[b, NEAR.count])):
+        one_pair_contacts(world, states, b, slot, world.near_pairs[b, NEAR.first_pair + in_share(world, k)], patch)
+    if ti.static(world.kind != "single"):
+        synchronise(world, b)
+        for k in range(share(world, world.links)):
+            i = in_share(world, k)
+            if world.tree[i, TREE.moves] == 1:
+                add_contact_rows(world, b, i, WORK.load, 6)
+        if is_first_lane(world):
+            record_first_fault(world, b)
+        synchronise(world, b)
 
 
 @ti.func
@@ -253,6 +355,15 @@ def pair_loads_adjoint(world: ti.template(), bars: ti.template(), states: ti.tem
     update_near_pairs(world, b)
     if ti.static(world.with_contact_bristles):
         clear_pair_adjoints(world, states, bar, b, slot, row)
+        synchronise(world, b)
     patch = empty_patch()
-    for n in range(world.near_pairs[b, NEAR.count]):
-        one_pair_contacts_adjoint(world, bars, states, bar, b, slot, row, world.near_pairs[b, NEAR.first_pair + n], patch)
+    for k in range(share(world, world.near_pairs[b, NEAR.count])):
+        p = world.near_pairs[b, NEAR.first_pair + in_share(world, k)]
+        one_pair_contacts_adjoint(world, bars, states, bar, b, slot, row, p, patch)
+    if ti.static(world.kind != "single"):
+        synchronise(world, b)
+        for k in range(share(world, world.links)):
+            i = in_share(world, k)
+            add_contact_rows(world, b, i, WORK.bars, 24)
+            add_contact_parameter_rows(world, bars, b, i)
+        synchronise(world, b)

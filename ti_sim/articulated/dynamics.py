@@ -233,9 +233,7 @@ def place_links(world: ti.template(), states: ti.template(), b, slot, frame, vir
                     subtract_point_loads(world, b, in_share(world, k))
                 synchronise(world, b)
     if ti.static(world.with_pairs and not virtual):
-        if is_first_lane(world):
-            pair_loads(in_one_lane(world), states, b, slot)
-        synchronise(world, b)
+        pair_loads(world, states, b, slot)
 
 
 @ti.func

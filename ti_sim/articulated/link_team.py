@@ -37,6 +37,7 @@ from ti_sim.base.teams import (
     single_threads,
     team_barrier,
 )
+from ti_sim.contact.collision import NEAR, PAIR
 from ti_sim.rollout.time_steps import Plan
 
 # Columns of ``LinkTeam.schedule``: links by level, and in row l the first entry of level l; children by parent, in descending
@@ -116,9 +117,17 @@ def link_team(
     )  # fmt: skip
 
 
-def work_rows(links: int, points: int, team: LinkTeam | None) -> int:
-    """Number of rows of ``WorldArrays.work``: links; for a team also what they add to their parents, and contact points."""
-    return links if team is None or team.team.kind == "single" else 2 * links + points
+def work_rows(links: int, points: int, pairs: int, team: LinkTeam | None) -> int:
+    """Number of rows of ``WorldArrays.work`` and ``BarArrays.link``.
+
+    Links; for a team also what the links add to their parents, contact points, and what pairs add to both of their links.
+    """
+    return links if team is None or team.team.kind == "single" else 2 * links + points + 2 * pairs
+
+
+def near_pair_columns(pairs: int, team: LinkTeam | None) -> int:
+    """Number of columns of ``WorldArrays.near_pairs``: a team also has a fault of each pair, and whether the list is stale."""
+    return NEAR.first_pair + (pairs if team is None or team.team.kind == "single" else 2 * pairs + 1)
 
 
 def begin_launch(team: LinkTeam) -> LinkTeam:
@@ -139,7 +148,13 @@ def in_one_lane(world: WorldArrays) -> WorldArrays:
     return with_fields(world, kind="single")
 
 
-in_lane._is_wrapped_kernel = in_one_lane._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
+def for_pair(world: WorldArrays, p: Any, first: Any) -> WorldArrays:
+    """Arrays of a world for the contacts of pair p, whose first link is ``first`` (in kernels)."""
+    return with_fields(world, pair_index=p, pair_first=first)
+
+
+for _function in (in_lane, in_one_lane, for_pair):
+    _function._is_wrapped_kernel = True  # Taichi otherwise warns about plain functions in kernels
 
 
 @ti.func
@@ -236,6 +251,44 @@ def point_row(world: ti.template(), p):
 def point_count(world: ti.template()):
     """Number of contact points with the ground."""
     return world.tree[world.links - 1, TREE.end_point]
+
+
+@ti.func
+def first_contact_row(world: ti.template(), p):
+    """Row of ``world.work`` and ``bars.link`` of the first link of pair p, before that of the second one, of a team."""
+    return 2 * world.links + point_count(world) + 2 * p
+
+
+@ti.func
+def contact_row(world: ti.template(), i):
+    """Row of ``world.work`` and ``bars.link`` to which the pair of ``for_pair`` adds what concerns link i."""
+    result = i
+    if ti.static(world.kind != "single"):
+        result = first_contact_row(world, world.pair_index) + ti.cast(i != world.pair_first, int)
+    return result
+
+
+@ti.func
+def contact_row_of_link(world: ti.template(), p, i):
+    """``contact_row`` of link i and pair p, -1 for other links."""
+    result = -1
+    if world.pair[p, PAIR.first_link] == i:
+        result = first_contact_row(world, p)
+    elif world.pair[p, PAIR.second_link] == i:
+        result = first_contact_row(world, p) + 1
+    return result
+
+
+@ti.func
+def fault_column(world: ti.template(), p):
+    """Column of ``world.near_pairs`` with 1 plus the fault of pair p in the last step, 0 for none, of a team."""
+    return NEAR.first_pair + world.pairs + p
+
+
+@ti.func
+def stale_column(world: ti.template()):
+    """Column of ``world.near_pairs`` that is 1 if a shape has moved so far that the list is stale, of a team."""
+    return NEAR.first_pair + 2 * world.pairs
 
 
 @ti.func

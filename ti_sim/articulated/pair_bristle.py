@@ -42,6 +42,7 @@ from ti_sim.articulated.contact_bristles import (
     patch_column,
 )
 from ti_sim.articulated.contact_force import mean_bristle, mean_contact, point_adjoint, point_velocity, subtract_force
+from ti_sim.articulated.link_team import contact_row, in_share, share
 from ti_sim.articulated.spatial import rotated, rotated_back
 from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.differentiable import Real, Vector, differentiable, inverse, recorded, sqrt, where
@@ -141,7 +142,7 @@ def centre_motion(world: ti.template(), b, i, j, centre, separation):
 def subtract_moment(world: ti.template(), b, i, moment):
     """Subtract a moment from the load of link i."""
     if world.tree[i, TREE.moves] == 1:
-        add_vec3(world.work, b, i, WORK.load, -moment)
+        add_vec3(world.work, b, contact_row(world, i), WORK.load, -moment)
 
 
 @ti.func
@@ -182,16 +183,17 @@ def patch_loads(world: ti.template(), states: ti.template(), b, slot, p, i, j, p
 @ti.func
 def clear_pair_adjoints(world: ti.template(), states: ti.template(), bar: ti.template(), b, slot, row):
     """Set the adjoints of the displacements of pairs that did not touch in the step to zero."""
-    for p in range(pair_count(world)):
+    for n in range(share(world, pair_count(world))):
+        p = in_share(world, n)
         if states[b, slot, patch_column(world, p)] <= 0:
             store_displacement(bar, b, row, first_bristle_bar(world) + pair_column(p), vec3(0.0), 0.0)
 
 
 @ti.func
-def add_parameter_adjoints(bars: ti.template(), b, i, contact_bar, kt_bar):
-    """Add to the adjoints of link i's contact parameters and bristle stiffness."""
-    add_vec4(bars.link, b, i, LINK.contact, contact_bar)
-    bars.link[b, i, LINK.bristle] = bars.link[b, i, LINK.bristle] + kt_bar
+def add_parameter_adjoints(bars: ti.template(), b, row, contact_bar, kt_bar):
+    """Add to the adjoints of a link's contact parameters and bristle stiffness, in its row (``contact_row``)."""
+    add_vec4(bars.link, b, row, LINK.contact, contact_bar)
+    bars.link[b, row, LINK.bristle] = bars.link[b, row, LINK.bristle] + kt_bar
 
 
 @ti.func
@@ -239,17 +241,18 @@ def patch_loads_adjoint(
         )
         centre_bar = point_adjoint(world, b, i, centre, force, u_bar)
         separation_bar = point_adjoint(world, b, j, centre + separation, -force, -u_bar)
-        add_vec3(world.work, b, i, WORK.bars + 3, separation_bar)
-        add_vec3(world.work, b, j, WORK.bars + 3, -separation_bar)
-        add_vec3(world.work, b, i, WORK.bars + 6, angular_velocity_bar)
-        add_vec3(world.work, b, j, WORK.bars + 6, -angular_velocity_bar)
-        add_vec3(world.work, b, i, WORK.bars + 18, -moment)
-        add_vec3(world.work, b, j, WORK.bars + 18, moment)
+        row_i, row_j = contact_row(world, i), contact_row(world, j)
+        add_vec3(world.work, b, row_i, WORK.bars + 3, separation_bar)
+        add_vec3(world.work, b, row_j, WORK.bars + 3, -separation_bar)
+        add_vec3(world.work, b, row_i, WORK.bars + 6, angular_velocity_bar)
+        add_vec3(world.work, b, row_j, WORK.bars + 6, -angular_velocity_bar)
+        add_vec3(world.work, b, row_i, WORK.bars + 18, -moment)
+        add_vec3(world.work, b, row_j, WORK.bars + 18, moment)
         # The frame of j rotates the displacement before the step forwards, and that after it backwards.
-        add_vec3(world.work, b, j, WORK.bars, s.cross(s_bar) - new_displacement.cross(new_displacement_bar))
+        add_vec3(world.work, b, row_j, WORK.bars, s.cross(s_bar) - new_displacement.cross(new_displacement_bar))
         store_displacement(bar, b, row, column, rotated_back(rotation, s_bar), angle_bar)
-        add_parameter_adjoints(bars, b, i, 0.5 * contact_bar, 0.5 * kt_bar)
-        add_parameter_adjoints(bars, b, j, 0.5 * contact_bar, 0.5 * kt_bar)
+        add_parameter_adjoints(bars, b, row_i, 0.5 * contact_bar, 0.5 * kt_bar)
+        add_parameter_adjoints(bars, b, row_j, 0.5 * contact_bar, 0.5 * kt_bar)
         centre_bar += separation_bar
         for k in ti.static(range(3)):
             patch[PATCH.centre_bar + k] = centre_bar[k]

@@ -289,8 +289,7 @@ def advance_adjoint(
                         world.velocity_work[b, d, JOINT_WORK.solution] = 0.0
                         states[b, row, state_size + d] = 0.0
                     if ti.static(world.with_contact_bristles):
-                        if is_first_lane(world):
-                            clear_pairs(world, states, b, row)
+                        clear_pairs(world, states, b, row)
                     for k in range(share(world, state_size)):
                         bar[b, 2, in_share(world, k)] = 0.0
                     synchronise(world, b)

@@ -16,7 +16,7 @@ from ti_sim.articulated.forces import (
     joint_and_contact_forces_adjoint,
     with_all_links_loaded,
 )
-from ti_sim.articulated.link_team import LinkTeam, begin_launch, link_team, work_rows
+from ti_sim.articulated.link_team import LinkTeam, begin_launch, link_team, near_pair_columns, work_rows
 from ti_sim.articulated.merging import merge, merge_adjoint
 from ti_sim.articulated.model import ArticulatedInputs, ArticulatedModel, ArticulatedSettings
 from ti_sim.articulated.rollout import advance, advance_adjoint, initialise_state, initialise_state_adjoint
@@ -111,7 +111,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float, te
     like = inputs.link_mass
     b, n, d = inputs.world_count, model.link_count, model.velocity_count
     pair, (mesh, mesh_data) = model.pair, model.meshes
-    near_pairs = np.zeros((b, NEAR.first_pair + len(pair)) if model.has_pairs else (1, NEAR.first_pair))
+    near_pairs = np.zeros((b, near_pair_columns(len(pair), team)) if model.has_pairs else (1, NEAR.first_pair))
     near_pairs[:, [NEAR.count, NEAR.faulty_pair, NEAR.fault_step]] = -1
     coupling_count = len(model.joint_coupling)
     coupling_work = np.zeros((b, coupling_count + 1, d + 1) if coupling_count else (1, 1, 1))
@@ -127,7 +127,7 @@ def prepare(model: ArticulatedModel, inputs: ArticulatedInputs, *, dt: float, te
         target=inputs.servo_target,
         wrench=inputs.link_wrench,
         gravity=inputs.gravity,
-        work=empty_in_same_library(like, (b, work_rows(n, len(model.point), team), WORK.size)),
+        work=empty_in_same_library(like, (b, work_rows(n, len(model.point), len(pair), team), WORK.size)),
         velocity_work=empty_in_same_library(like, (b, max(d, 1), JOINT_WORK.size)),
         shape=reals_in_same_library(like, model.shape),
         pair=ints_in_same_library(like, pair),
@@ -217,7 +217,7 @@ class PackedBars:
         self._columns = last_columns(model, inputs, adjoint=True)
         like, (b, n), d = inputs.link_mass, inputs.link_mass.shape, inputs.joint_qd0.shape[1]
         self.bars = inputs.zeros()
-        rows = work_rows(n, len(model.point), team)
+        rows = work_rows(n, len(model.point), len(model.pair), team)
         link, link_total = (zeros_in_same_library(like, (b, count, LINK.size)) for count in (rows, n))
         velocity, velocity_total = (zeros_in_same_library(like, (b, max(d, 1), JOINT.size)) for _ in range(2))
         self.rows = BarArrays(

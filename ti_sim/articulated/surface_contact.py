@@ -32,6 +32,7 @@ from ti_sim.articulated.contact_force import (
     shape_arm,
     shape_rotation,
 )
+from ti_sim.articulated.link_team import contact_row
 from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.bundles import bundle
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3
@@ -84,8 +85,9 @@ def bounding_box_in_frame(world: ti.template(), j, rotation, frame_origin, margi
 def subtract_wrench(world: ti.template(), b, i, moment, force):
     """Subtract a force and its moment about the origin of link i from its load."""
     if world.tree[i, TREE.moves] == 1:
-        add_vec3(world.work, b, i, WORK.load, -moment)
-        add_vec3(world.work, b, i, WORK.load + 3, -force)
+        row = contact_row(world, i)
+        add_vec3(world.work, b, row, WORK.load, -moment)
+        add_vec3(world.work, b, row, WORK.load + 3, -force)
 
 
 @ti.func
@@ -131,16 +133,17 @@ def add_motion_adjoints(
     Returns:
         Adjoint of ``separation``.
     """
-    add_vec3(world.work, b, first, WORK.bars + 6, u_bar_moment)
-    add_vec3(world.work, b, first, WORK.bars + 9, u_bar)
-    add_vec3(world.work, b, first, WORK.bars + 18, -moment)
-    add_vec3(world.work, b, first, WORK.bars + 21, -force)
-    add_vec3(world.work, b, second, WORK.bars + 6, -u_bar_moment - separation.cross(u_bar))
-    add_vec3(world.work, b, second, WORK.bars + 9, -u_bar)
-    add_vec3(world.work, b, second, WORK.bars + 18, moment + separation.cross(force))
-    add_vec3(world.work, b, second, WORK.bars + 21, force)
-    add_vec4(bars.link, b, first, LINK.contact, 0.5 * contact_bar)
-    add_vec4(bars.link, b, second, LINK.contact, 0.5 * contact_bar)
+    first_row, second_row = contact_row(world, first), contact_row(world, second)
+    add_vec3(world.work, b, first_row, WORK.bars + 6, u_bar_moment)
+    add_vec3(world.work, b, first_row, WORK.bars + 9, u_bar)
+    add_vec3(world.work, b, first_row, WORK.bars + 18, -moment)
+    add_vec3(world.work, b, first_row, WORK.bars + 21, -force)
+    add_vec3(world.work, b, second_row, WORK.bars + 6, -u_bar_moment - separation.cross(u_bar))
+    add_vec3(world.work, b, second_row, WORK.bars + 9, -u_bar)
+    add_vec3(world.work, b, second_row, WORK.bars + 18, moment + separation.cross(force))
+    add_vec3(world.work, b, second_row, WORK.bars + 21, force)
+    add_vec4(bars.link, b, first_row, LINK.contact, 0.5 * contact_bar)
+    add_vec4(bars.link, b, second_row, LINK.contact, 0.5 * contact_bar)
     return load_vec3(world.work, b, second, WORK.spin).cross(u_bar) - load_vec3(world.work, b, second, WORK.virtual).cross(force)
 
 
@@ -514,7 +517,7 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
                                 - (side.centre + feature.offset).cross(point_bar)
                                 - feature.edge_direction.cross(edge_direction_bar)
                             )
-                add_vec3(world.work, b, side.link, WORK.bars + 6, roll_rate_bar * axis)
+                add_vec3(world.work, b, contact_row(world, side.link), WORK.bars + 6, roll_rate_bar * axis)
                 side_rotation_bar += roll_rate_bar * axis.cross(load_vec3(world.work, b, side.link, WORK.spin))
                 side_rotation_bar += side.arm.cross(position_bar_sum + centre_bar)
                 other_rotation_bar -= side.other_arm.cross(centre_bar)
@@ -539,7 +542,8 @@ def surface_contacts_adjoint(world: ti.template(), bars: ti.template(), b, p, fi
         separation_bar += add_motion_adjoints(
             world, bars, b, first, second, pair.separation, u_bar_sum, u_bar_moment, force, moment, contact_bar
         )
-        add_vec3(world.work, b, first, WORK.bars, first_rotation_bar)
-        add_vec3(world.work, b, second, WORK.bars, second_rotation_bar)
-        add_vec3(world.work, b, first, WORK.bars + 3, separation_bar)
-        add_vec3(world.work, b, second, WORK.bars + 3, -separation_bar)
+        first_row, second_row = contact_row(world, first), contact_row(world, second)
+        add_vec3(world.work, b, first_row, WORK.bars, first_rotation_bar)
+        add_vec3(world.work, b, second_row, WORK.bars, second_rotation_bar)
+        add_vec3(world.work, b, first_row, WORK.bars + 3, separation_bar)
+        add_vec3(world.work, b, second_row, WORK.bars + 3, -separation_bar)

@@ -64,8 +64,8 @@ class WorldArrays:
         link: [B, N, LINK.size] rows of the links, see ``pack``.
         velocity: [B, D, JOINT.size] rows of the joint velocities.
         action, target, wrench, gravity: the inputs ``action``, ``servo_target``, ``link_wrench`` and ``gravity``.
-        work: [B, N, WORK.size] scratch memory of the links; for a team of threads [B, 2 N + P, WORK.size], with what each link
-            adds to its parent, and rows of the contact points.
+        work: [B, N, WORK.size] scratch memory of the links; for a team of threads it has more rows (see
+            ``link_team.work_rows``).
         velocity_work: [B, D, JOINT_WORK.size] scratch memory of the joint velocities.
         shape: [N, SHAPE.size] collision shapes, see ``collision.shape_rows``.
         pair: pairs of shapes that may collide, int32.
@@ -87,6 +87,7 @@ class WorldArrays:
         ground: height of the ground [m].
         kind, team, lane: kind of the team of threads that share a world, its ``LinkTeam``, and number of the thread in it (see
             ``link_team``); kernels with one thread per world leave them out.
+        pair_index, pair_first: pair of links and its first link, whose contacts a lane of a team computes.
     """
 
     tree: Array
@@ -122,6 +123,8 @@ class WorldArrays:
     kind: Any = "single"
     team: Any = None
     lane: Any = 0
+    pair_index: Any = 0
+    pair_first: Any = 0
 
     @property
     def links(self) -> Any:
