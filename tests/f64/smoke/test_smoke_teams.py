@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.f64.smoke.test_smoke import CELL, CELLS, inputs_of, obstructed, solver_of
+from tests.reference.devices import long_loops
 from ti_sim import Checkpoint, StoreAll, UserError
 from ti_sim.base.parallel import thread_count
 from ti_sim.base.runtime import require
@@ -54,12 +55,13 @@ def test_a_team_takes_the_steps_and_adjoints_of_a_cpu(
         np.testing.assert_allclose(one, other, atol=1e-11 * np.abs(other).max(), rtol=0)
 
 
+@long_loops
 @pytest.mark.threads
 def test_projections_around_many_obstacles_converge_or_are_an_error(monkeypatch: pytest.MonkeyPatch, by_team: None) -> None:
     """Cells closed at random cut regions off; a thin wall between two rooms leaves a gap."""
     obstacle = np.random.default_rng(2).random((16, 12)) < 0.3
     obstacle[8, 1:] = True
-    smoke = solver_of(SmokeModel(obstacle.shape, CELL, obstacle))
+    smoke = solver_of(SmokeModel(obstacle.shape, CELL, obstacle), substeps=1)
     inputs = inputs_of(smoke.model, 1)
     found = smoke.rollout(inputs, 1).frame_arrays
     monkeypatch.setattr(poisson, "_MAX_ITERATIONS", 2)
