@@ -20,7 +20,7 @@ class SolverOptions:
     """Options of a scene's solver.
 
     Attributes:
-        plan: execution plan (``RigidSettings``, ``DeformableSettings``).
+        plan: execution plan (see the settings of each solver, such as ``RigidSettings``).
         max_distance: of a body's centre of mass from the origin [m]; a world in which one goes farther is treated as diverged.
         adaptive: whether every world of a rollout of deformable bodies that do not collide with rigid bodies takes no more steps
             than its own parameters need at its start (``stable_step``, with a safety margin of two fifths, in levels of a

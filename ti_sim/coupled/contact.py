@@ -6,8 +6,9 @@ conserved. For the kinks see ``ti_sim.contact.shape_geometry``. Only particles w
 enlarged by their travel in a step, are tested.
 """
 
-from ti_sim.articulated.contact_force import point_adjoint, point_velocity, shape_arm, shape_rotation, subtract_force
-from ti_sim.articulated.tables import LINK, WORK
+from ti_sim.articulated.contact_force import point_velocity, shape_arm, shape_rotation
+from ti_sim.articulated.link_team import in_share, share
+from ti_sim.articulated.tables import LINK, TREE, WORK
 from ti_sim.base.rows import add_vec3, add_vec4, load_vec3, load_vec4
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import rotation_matrix, vec3
@@ -78,28 +79,52 @@ def mean_contact(world: ti.template(), deformable: ti.template(), b, i, p):
 
 
 @ti.func
+def add_shared(world: ti.template(), array: ti.template(), b, i, column: ti.template(), size: ti.template(), value):
+    """Add a vector of ``size`` numbers to columns of row (b, i) of an array, to which other lanes of a team may add, too."""
+    if ti.static(world.kind == "single"):
+        for k in ti.static(range(size)):
+            array[b, i, column + k] = array[b, i, column + k] + value[k]
+    else:
+        for k in ti.static(range(size)):
+            ti.atomic_add(array[b, i, column + k], value[k])
+
+
+@ti.func
+def particle_point_adjoint(world: ti.template(), b, i, arm, force, u_bar):
+    """``point_adjoint`` of ``articulated.contact_force``, where lanes may add to the same link."""
+    add_shared(world, world.work, b, i, WORK.bars + 6, 3, arm.cross(u_bar))
+    add_shared(world, world.work, b, i, WORK.bars + 9, 3, u_bar)
+    add_shared(world, world.work, b, i, WORK.bars + 18, 3, -arm.cross(force))
+    add_shared(world, world.work, b, i, WORK.bars + 21, 3, -force)
+    spin, virtual_spin = load_vec3(world.work, b, i, WORK.spin), load_vec3(world.work, b, i, WORK.virtual)
+    return u_bar.cross(spin) - force.cross(virtual_spin)
+
+
+@ti.func
 def particle_loads(
     world: ti.template(), deformable: ti.template(), candidates: ti.template(), states: ti.template(),
-    force: ti.template(), b, row,
+    force: ti.template(), b, row, first_force_row,
 ):  # fmt: skip
     """Add the forces between particles and links to the forces of the particles and the loads of the links; needs the links'
-    poses.
+    poses. The lanes of a team share the particles and add atomically, in any order.
 
     Args:
         world: ``WorldArrays``.
         deformable: ``DeformableArrays``.
         candidates: ``ContactParticles``.
         states: [B, rows, P, 6] of the particles.
-        force: [B, P, 3] N, added to.
+        force: [B, rows, 3] N, added to.
         b: world.
         row: row of the states.
+        first_force_row: row of the first particle in ``force``.
     """
     for i in range(world.links):
         if world.shape[i, SHAPE.bounding_radius] > 0:
             origin = load_vec3(world.work, b, i, WORK.position)
             shape_centre = origin + shape_arm(world, b, i)
             rotation = rotation_matrix(shape_rotation(world, b, i))
-            for n in range(candidates.index.shape[0]):
+            for k in range(share(world, candidates.index.shape[0])):
+                n = in_share(world, k)
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - shape_centre
@@ -114,8 +139,10 @@ def particle_loads(
                             rotation @ local_normal, gap, u, contact.x, contact.y, contact.z, contact.w, world.dt
                         )
                         f *= weight
-                        subtract_force(world, b, i, x - origin, -f)
-                        add_vec3(force, b, p, 0, f)
+                        if world.tree[i, TREE.moves] == 1:
+                            add_shared(world, world.work, b, i, WORK.load, 3, (x - origin).cross(f))
+                            add_shared(world, world.work, b, i, WORK.load + 3, 3, f)
+                        add_shared(world, force, b, first_force_row + p, 0, 3, f)
 
 
 @ti.func
@@ -141,7 +168,8 @@ def particle_loads_adjoint(
         if world.shape[i, SHAPE.bounding_radius] > 0:
             origin, centre_arm = load_vec3(world.work, b, i, WORK.position), shape_arm(world, b, i)
             rotation = rotation_matrix(shape_rotation(world, b, i))
-            for n in range(candidates.index.shape[0]):
+            for k in range(share(world, candidates.index.shape[0])):
+                n = in_share(world, k)
                 p = candidates.index[n]
                 x = load_position(states, b, row, p)
                 d = x - origin - centre_arm
@@ -164,13 +192,13 @@ def particle_loads_adjoint(
                             world, i, local_position, candidates.margin[n], gap_bar, rotation.transpose() @ normal_bar,
                             f.dot(f_bar),
                         )  # fmt: skip
-                        x_bar = d_bar + point_adjoint(world, b, i, arm, -weight * f, -u_bar)
+                        x_bar = d_bar + particle_point_adjoint(world, b, i, arm, -weight * f, -u_bar)
                         # The frame of the shape rotates the normal forwards and the point backwards; its centre rotates with the
                         # link.
                         rotation_bar = normal.cross(normal_bar) - (d + centre_arm).cross(d_bar)
-                        add_vec3(world.work, b, i, WORK.bars, rotation_bar)
-                        add_vec3(world.work, b, i, WORK.bars + 3, -x_bar)
-                        add_vec4(bars.link, b, i, LINK.contact, 0.5 * contact_bar)
+                        add_shared(world, world.work, b, i, WORK.bars, 3, rotation_bar)
+                        add_shared(world, world.work, b, i, WORK.bars + 3, 3, -x_bar)
+                        add_shared(world, bars.link, b, i, LINK.contact, 4, 0.5 * contact_bar)
                         add_vec4(deformable_bars.particle_contact, b, p, 0, 0.5 * contact_bar)
                         add_vec3(bar, b, p, 0, x_bar)
                         add_vec3(bar, b, p, 3, u_bar)

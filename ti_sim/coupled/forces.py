@@ -31,7 +31,7 @@ def loads_of_particles(
     for i in range(world.links):
         place_link(world, joints, b, 0, i)
         clear_load(world, b, i)
-    particle_loads(world, particles, candidates, states, force, b, 0)
+    particle_loads(world, particles, candidates, states, force, b, 0, 0)
 
 
 @kernel

@@ -13,6 +13,7 @@ from ti_sim.base.rules import Count, Positive, checked
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.rollout.arrays import Arrays
+from ti_sim.rollout.time_steps import Plan, check_plan
 
 
 @checked
@@ -149,7 +150,13 @@ class CoupledSettings:
     Attributes:
         dt: physics step [s].
         substeps: steps per frame.
+        plan: "world" (one thread per world), "element" (a team of threads per world, which share links, elements and particles)
+            or "auto" (a team on a GPU, unless there are many worlds).
     """
 
     dt: Positive
     substeps: Count
+    plan: Plan = "auto"
+
+    def __post_init__(self) -> None:
+        check_plan(self.plan)

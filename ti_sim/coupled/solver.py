@@ -8,6 +8,7 @@ import numpy as np
 
 from ti_sim.articulated.contact_warnings import ContactWarnings
 from ti_sim.articulated.forces import with_all_links_loaded
+from ti_sim.articulated.link_team import LinkTeam, begin_launch, link_team
 from ti_sim.articulated.model import ArticulatedSettings
 from ti_sim.articulated.solver import (
     ArticulatedRollout,
@@ -32,13 +33,14 @@ from ti_sim.base.arrays import (
 )
 from ti_sim.base.bundles import views
 from ti_sim.base.launcher import Launcher
-from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.runtime import without_subexpression_elimination
+from ti_sim.base.teams import raise_if_timed_out
 from ti_sim.coupled.forces import ParticleContact, link_contacts, link_contacts_adjoint
 from ti_sim.coupled.model import ContactParticles, CoupledFrames, CoupledInputs, CoupledModel, CoupledSettings, DivergenceMarks
 from ti_sim.coupled.rollout import advance, advance_adjoint
 from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
+from ti_sim.deformable.element_plan import Slots, slots_of, sum_element_bars
 from ti_sim.deformable.kernel_arrays import AdjointSums
 from ti_sim.deformable.kernel_arrays import prepare as prepare_particles
 from ti_sim.deformable.model import DeformableSettings
@@ -204,7 +206,10 @@ class CoupledSolver(Solver):
         force_bar = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
         packed_bars = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
-        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
+        team = self._team(inputs)
+        slots = self._slots(team, like)
+        element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size))
+        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt, team=team)
         particles = prepare_particles(self.model.deformable, inputs.particles, differentiable=True)
 
         def recompute_segment(first: int, count: int) -> None:
@@ -217,8 +222,10 @@ class CoupledSolver(Solver):
                 advance_adjoint, row, length, int(is_last), self.settings.substeps,
                 joint_states, particle_states, rollout.links.diverged_step, joint_bar, particle_bar, force_bar, frame_bars,
                 self._contact_particles(like), links, packed_bars.rows, particles, sums.partial_sums(),
-                self._self_contact(inputs, start + length - 1), *self._last_arguments(inputs),
+                self._self_contact(inputs, team, start + length - 1), slots, element_bars, begin_launch(team),
+                float(self.model.deformable.ground_height),
             )(start)  # fmt: skip
+            raise_if_timed_out(team.team)
             sums.add_partial_sums()
 
         def differentiate_segment(first: int, count: int) -> None:
@@ -233,6 +240,8 @@ class CoupledSolver(Solver):
                 run(start, start - first, length, is_last=is_last)
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
+        if team.team.kind != "single":
+            sum_element_bars(*views(slots, element_bars, particle_bar))
         sums.finish()
         packed_bars.finish(links, joint_bar)
         deformable_bars = sums.bars
@@ -338,13 +347,19 @@ class CoupledSolver(Solver):
         particles, margins = self.model.contact_particles, self.model.margins
         return ContactParticles(ints_in_same_library(like, particles), reals_in_same_library(like, margins))
 
-    def _self_contact(self, inputs: CoupledInputs, step: int) -> SelfContactArrays:
-        """Kernel arguments for the self-contact of the particles, from this step on."""
-        return self_contact_memory(self.model.deformable, inputs.particles, step=step, num_chunks=1)
+    def _self_contact(self, inputs: CoupledInputs, team: LinkTeam, step: int) -> SelfContactArrays:
+        """Kernel arguments for the self-contact of the particles, from this step on; each triangle is a chunk for a team."""
+        model = self.model.deformable
+        num_chunks = 1 if team.team.kind == "single" else max(len(model.contact_triangles), 1)
+        return self_contact_memory(model, inputs.particles, step=step, num_chunks=num_chunks)
 
-    def _last_arguments(self, inputs: CoupledInputs) -> tuple[int, float]:
-        """The last arguments of both kernels: iterations per world, height of the ground [m]."""
-        return iterations_per_task(inputs.world_count), float(self.model.deformable.ground_height)
+    def _team(self, inputs: CoupledInputs) -> LinkTeam:
+        """Team of threads of each world."""
+        return link_team(self.model.articulated.link_parent, inputs.links.link_mass, inputs.world_count, self.settings.plan)
+
+    def _slots(self, team: LinkTeam, like: Array) -> Slots:
+        """Memory of the elements' contributions: slots for a team, and one copy of the particles for one thread."""
+        return slots_of(self.model.deformable, like, copies=1 if team.team.kind == "single" else 0, with_contact=True)
 
     def _write_first_state(self, inputs: CoupledInputs, joint_states: Array, particle_states: Array, first_frame: int) -> None:
         """Write the first state to row 0 of both arrays."""
@@ -359,16 +374,19 @@ class CoupledSolver(Solver):
         inputs, like = rollout.inputs, rollout.inputs.links.link_mass
         b, _n, q, d, p = self._sizes(inputs)
         particles = prepare_particles(self.model.deformable, inputs.particles)
-        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt)
+        team = self._team(inputs)
+        slots = self._slots(team, like)
+        links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt, team=team)
         stage_rows = zeros_in_same_library(like, (b, 1, self.model.articulated.state_columns(inputs.links) + q))
         _copy_joints(joint_states, 0, stage_rows)
         Launcher(
             advance, steps, self.settings.substeps, int(store_all), int(write_frames), store_every, stage_rows, joint_states,
-            particle_states, zeros_in_same_library(like, (b, p, 3)), stored_joint_states, stored_particle_states,
+            particle_states, zeros_in_same_library(like, (b, slots.rows, 3)), stored_joint_states, stored_particle_states,
             CoupledFrames(*rollout.frame_arrays),
-            rollout.marks, self._contact_particles(like), links, particles, self._self_contact(inputs, first),
-            *self._last_arguments(inputs),
+            rollout.marks, self._contact_particles(like), links, particles, self._self_contact(inputs, team, first), slots,
+            ints_in_same_library(like, np.full(b, p)), begin_launch(team), float(self.model.deformable.ground_height),
         )(first)  # fmt: skip
+        raise_if_timed_out(team.team)
         if write_frames:
             self._contact_warnings.warn(to_numpy(links.near_pairs))
 

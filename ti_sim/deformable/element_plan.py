@@ -79,18 +79,25 @@ class ElementOutput(Output):
     fault: Array
 
 
-def slots_of(model: DeformableModel, like: Array) -> Slots:
-    """``Slots`` of a model in the container of ``like``."""
+def slots_of(model: DeformableModel, like: Array, *, copies: int | None = None, with_contact: bool = False) -> Slots:
+    """``Slots`` of a model in the container of ``like``.
+
+    Args:
+        model: the model.
+        like: array of the container and device.
+        copies: chunks of the elements with a copy of the particles each; by default ``copy_count``.
+        with_contact: whether to add rows for contacts of particles, also without self-contact.
+    """
     particles = np.concatenate([model.tables[table].ravel() for table in TABLES.values()])
     start = np.concatenate([[0], np.cumsum(np.bincount(particles, minlength=model.particle_count))])
     order = np.argsort(particles, kind="stable") if len(particles) else np.zeros(1)
-    copies = copy_count()
+    copies, has_contact_rows = copy_count() if copies is None else copies, with_contact or model.with_self_contact
     return Slots(
         start=ints_in_same_library(like, start),
         slot=ints_in_same_library(like, order),
         elements=sum(len(model.tables[table]) for table in TABLES.values()),
         copies=copies,
-        rows=copies * model.particle_count if copies else len(order) + model.with_self_contact * model.particle_count,
+        rows=copies * model.particle_count if copies else len(order) + has_contact_rows * model.particle_count,
     )
 
 

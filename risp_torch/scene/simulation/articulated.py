@@ -57,7 +57,9 @@ class ArticulatedAdapter(SolverAdapter):
                 "a scene with links, or with bodies that collide with others, has no applied forces, rotors, drag or "
                 "max_distance: leave them out, or drive joints with add_motors"
             )
-        settings = ArticulatedSettings(dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator)
+        settings = ArticulatedSettings(
+            dt=stepping.dt, substeps=stepping.substeps, integrator=stepping.integrator, plan=stepping.solver.plan
+        )
         model = articulated_model(spec.bodies, spec.table.values(), ground_height=spec.ground_height or 0.0)
         return ArticulatedSolver(model, settings)
 

@@ -46,7 +46,7 @@ class CoupledAdapter(SolverAdapter):
             CoupledModel(
                 self.links.solver.model, self.particles.solver.model, contact_particles, 0.5 * thickness[contact_particles]
             ),
-            CoupledSettings(stepping.dt, stepping.substeps),
+            CoupledSettings(stepping.dt, stepping.substeps, stepping.solver.plan),
         )
 
     def step_warnings(self, solver: CoupledSolver) -> list[str]:

@@ -210,6 +210,32 @@ def test_adjoint_of_every_input_of_both_sides_and_of_checkpoints() -> None:
             np.testing.assert_allclose(array, stored[name], rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.threads
+@pytest.mark.parametrize("adjoint", [StoreAll(), Checkpoint(every=3)], ids=str)
+def test_a_team_of_threads_gives_what_one_thread_gives(adjoint: StoreAll | Checkpoint) -> None:
+    model, inputs = scene()
+    found = {}
+    for plan in ("world", "element"):
+        settings = CoupledSettings(1e-3, 5, plan=plan)
+        rollout = CoupledSolver(model, settings).rollout(inputs, 2)
+        _, gradient = losses(model, settings, 2)
+        found[plan] = frames_of(rollout) | gradient(inputs.named_arrays(), adjoint)
+    assert np.any(found["world"]["links.link_contact"]) and np.any(found["world"]["particles.self_contact"])
+    for name, array in found["world"].items():
+        largest = np.abs(array[np.isfinite(array)]).max(initial=1e-12)
+        np.testing.assert_allclose(found["element"][name], array, rtol=0, atol=1e-9 * largest, err_msg=name)
+
+
+def test_a_team_names_the_particle_that_diverges() -> None:
+    model, inputs = scene()
+    inputs.particles.particle_qd0[0, 2] = 1e30
+    marks = []
+    for plan in ("world", "element"):
+        rollout = CoupledSolver(model, CoupledSettings(1e-3, 5, plan=plan)).rollout(inputs, 2)
+        marks.append((int(rollout.particles.diverged_step[0]), int(rollout.particles.diverged_particle[0])))
+    assert marks[0] == marks[1] and marks[0][1] >= 0
+
+
 def test_a_world_that_diverges_is_named_and_leaves_the_others_alone() -> None:
     model, inputs = scene()
     two = CoupledInputs(*(
