@@ -205,8 +205,8 @@ class CoupledSolver(Solver):
         particle_bar = zeros_in_same_library(like, (b, p, PARTICLE.size))
         force_bar = zeros_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model.deformable, inputs.particles)
-        packed_bars = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame)
         team = self._team(inputs)
+        packed_bars = PackedBars(self.model.articulated, inputs.links, rollout.links.first_frame, team)
         slots = self._slots(team, like)
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size))
         links = prepare_links(self.model.articulated, inputs.links, dt=self.settings.dt, team=team)
@@ -355,7 +355,10 @@ class CoupledSolver(Solver):
 
     def _team(self, inputs: CoupledInputs) -> LinkTeam:
         """Team of threads of each world."""
-        return link_team(self.model.articulated.link_parent, inputs.links.link_mass, inputs.world_count, self.settings.plan)
+        links = self.model.articulated
+        return link_team(
+            links.link_parent, np.diff(links.point_start), inputs.links.link_mass, inputs.world_count, self.settings.plan
+        )
 
     def _slots(self, team: LinkTeam, like: Array) -> Slots:
         """Memory of the elements' contributions: slots for a team, and one copy of the particles for one thread."""
