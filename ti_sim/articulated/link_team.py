@@ -31,9 +31,9 @@ from ti_sim.base.teams import (
     Team,
     block_team,
     cpu_team,
+    lane_share,
     multiprocessor_count,
     reset_arrivals,
-    share_of_lane,
     single_threads,
     team_barrier,
 )
@@ -181,7 +181,7 @@ def share(world: ti.template(), count):
     """How many of ``count`` numbers belong to this lane."""
     result = count
     if ti.static(world.kind != "single"):
-        result = share_of_lane(world.team.team, world.lane, count)
+        result = lane_share(world.team.team, world.lane, count)
     return result
 
 

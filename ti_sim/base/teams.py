@@ -212,12 +212,6 @@ def wait_for_group(team: ti.template(), thread: ti.template()):
 
 
 @ti.func
-def share_of_lane(team: ti.template(), lane, count):
-    """How many of the numbers lane, lane + size, lane + 2 size, ... are below ``count``."""
-    return (count - lane + team.size - 1) // team.size
-
-
-@ti.func
 def team_barrier(team: ti.template(), group, lane, passed):
     """Wait until all threads of a group have arrived, and see what they have written.
 

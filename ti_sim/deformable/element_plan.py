@@ -20,8 +20,8 @@ from ti_sim.base.teams import (
     grid_team,
     group_of,
     lane_of,
+    lane_share,
     multiprocessor_count,
-    share_of_lane,
     takes_part,
     team_barrier,
 )
@@ -223,7 +223,7 @@ def add_shared_forces(
 ):  # fmt: skip
     """Add the forces of a thread's elements, and of its triangles in self-contact."""
     if ti.static(slots.copies > 0):
-        for k in range(share_of_lane(team, lane, slots.copies)):
+        for k in range(lane_share(team, lane, slots.copies)):
             chunk = lane + k * team.size
             chunk_copy = thread_copy(chunk * states.shape[2])
             thread_arrays, thread_contacts = with_fields(arrays, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
@@ -231,13 +231,13 @@ def add_shared_forces(
     else:
         worlds, control = states.shape[0] // team.groups, actuation_row(arrays, step, settings.substeps)
         arrays_with_slots, contacts_with_slots = with_fields(arrays, gather=True), with_fields(contacts, gather=True)
-        for k in range(share_of_lane(team, lane, worlds * slots.elements)):
+        for k in range(lane_share(team, lane, worlds * slots.elements)):
             i = lane + k * team.size
             b = group * worlds + i // slots.elements
             indexed_element_force(arrays_with_slots, states, forces, b, row, control, i % slots.elements)
         if ti.static(arrays.features.with_self_contact):
             triangles = contacts.table[TABLE.triangle_count]
-            for k in range(share_of_lane(team, lane, worlds * triangles)):
+            for k in range(lane_share(team, lane, worlds * triangles)):
                 i = lane + k * team.size
                 b = group * worlds + i // triangles
                 chunk_contacts(contacts_with_slots, states, forces, b, row, i % triangles, triangles, settings.dt)
@@ -271,7 +271,7 @@ def step_all(
                 add_shared_forces(slots, threads, arrays, contacts, states, forces, group, lane, row, current_step, settings)
                 passed = team_barrier(threads, group, lane, passed)
                 if ti.static(slots.copies > 0):
-                    for k in range(share_of_lane(threads, lane, slots.copies)):
+                    for k in range(lane_share(threads, lane, slots.copies)):
                         chunk, count = lane + k * team_size, states.shape[2]
                         for p in range(count * chunk // slots.copies, count * (chunk + 1) // slots.copies):
                             move_and_store(
@@ -279,7 +279,7 @@ def step_all(
                             )
                 else:
                     worlds = states.shape[0] // team.groups
-                    for k in range(share_of_lane(threads, lane, worlds * states.shape[2])):
+                    for k in range(lane_share(threads, lane, worlds * states.shape[2])):
                         i = lane + k * team_size
                         b, p = group * worlds + i // states.shape[2], i % states.shape[2]
                         move_and_store(
@@ -324,7 +324,7 @@ def add_shared_adjoints(
 ):  # fmt: skip
     """Adjoint of ``add_shared_forces`` with dual [B, P, 3]: adds to element_bars [B, rows, 6] and to ``bars``."""
     if ti.static(slots.copies > 0):
-        for k in range(share_of_lane(team, lane, slots.copies)):
+        for k in range(lane_share(team, lane, slots.copies)):
             chunk = lane + k * team.size
             chunk_copy = thread_copy(chunk * states.shape[2])
             thread_arrays, thread_contacts = with_fields(arrays, gather=chunk_copy), with_fields(contacts, gather=chunk_copy)
@@ -334,7 +334,7 @@ def add_shared_adjoints(
     else:
         worlds, control = states.shape[0] // team.groups, actuation_row(arrays, step, settings.substeps)
         arrays_with_slots, contacts_with_slots = with_fields(arrays, gather=True), with_fields(contacts, gather=True)
-        for k in range(share_of_lane(team, lane, worlds * slots.elements)):
+        for k in range(lane_share(team, lane, worlds * slots.elements)):
             i = lane + k * team.size
             b = group * worlds + i // slots.elements
             indexed_element_adjoint(
@@ -342,7 +342,7 @@ def add_shared_adjoints(
             )
         if ti.static(arrays.features.with_self_contact):
             triangles = contacts.table[TABLE.triangle_count]
-            for k in range(share_of_lane(team, lane, worlds * triangles)):
+            for k in range(lane_share(team, lane, worlds * triangles)):
                 i = lane + k * team.size
                 chunk_contacts_adjoint(
                     contacts_with_slots, bars.self_contact, states, dual, element_bars, group * worlds + i // triangles, row,
@@ -372,7 +372,7 @@ def step_all_adjoint(
             for s in range(num_steps):
                 current_step, row = step - s, step - s - first_step
                 if ti.static(slots.copies > 0):
-                    for k in range(share_of_lane(threads, lane, slots.copies)):
+                    for k in range(lane_share(threads, lane, slots.copies)):
                         chunk, count = lane + k * team_size, states.shape[2]
                         for p in range(count * chunk // slots.copies, count * (chunk + 1) // slots.copies):
                             particle_adjoint_step(
@@ -381,7 +381,7 @@ def step_all_adjoint(
                             )  # fmt: skip
                 else:
                     worlds = states.shape[0] // team.groups
-                    for k in range(share_of_lane(threads, lane, worlds * states.shape[2])):
+                    for k in range(lane_share(threads, lane, worlds * states.shape[2])):
                         i = lane + k * team_size
                         particle_adjoint_step(
                             slots, arrays, bars, contacts, states, element_bars, adjoints, group * worlds + i // states.shape[2],

@@ -1,7 +1,7 @@
 """New hashes of self-contact, built while the threads of a team advance a world (Taichi functions)."""
 
 from ti_sim.base.runtime import ti
-from ti_sim.base.teams import share_of_lane, team_barrier
+from ti_sim.base.teams import lane_share, team_barrier
 from ti_sim.deformable.corners import load_velocity
 from ti_sim.deformable.self_contact_layout import INTS, REALS, TABLE
 from ti_sim.deformable.self_contact_lists import (
@@ -30,7 +30,7 @@ def build_world_hash(
         if lane == 0:
             build_hash(contacts, states, b, row, step, dt)
         passed = team_barrier(team, b, lane, passed)
-        for k in range(share_of_lane(team, lane, chunks)):
+        for k in range(lane_share(team, lane, chunks)):
             invalidate_list(contacts, b, lane + k * team.size)
     return passed
 
@@ -62,7 +62,7 @@ def build_shared_hash(
     if _any_stale(team, contacts, first_world, worlds, step):
         buckets, vertices = contacts.table[TABLE.bucket_count], contacts.table[TABLE.vertex_count]
         triangles, first_bucket = contacts.table[TABLE.triangle_count], contacts.table[TABLE.buckets_start]
-        for k in range(share_of_lane(team, lane, worlds * buckets)):
+        for k in range(lane_share(team, lane, worlds * buckets)):
             i = lane + k * team.size
             b, bucket = first_world + i // buckets, i % buckets
             if contacts.ints[b, INTS.next_build_step] == step:
@@ -73,7 +73,7 @@ def build_shared_hash(
                     for j in ti.static(range(3)):
                         contacts.reals[b, REALS.mean_velocity + j] = 0.0
         passed = team_barrier(team, group, lane, passed)
-        for k in range(share_of_lane(team, lane, worlds * vertices)):
+        for k in range(lane_share(team, lane, worlds * vertices)):
             i = lane + k * team.size
             b, q = first_world + i // vertices, i % vertices
             if contacts.ints[b, INTS.next_build_step] == step:
@@ -83,7 +83,7 @@ def build_shared_hash(
                 for j in ti.static(range(3)):
                     ti.atomic_add(contacts.reals[b, REALS.mean_velocity + j], velocity[j])
         passed = team_barrier(team, group, lane, passed)
-        for k in range(share_of_lane(team, lane, worlds * buckets)):
+        for k in range(lane_share(team, lane, worlds * buckets)):
             i = lane + k * team.size
             b, entry = first_world + i // buckets, first_bucket + 2 * (i % buckets)
             if contacts.ints[b, INTS.next_build_step] == step:
@@ -91,7 +91,7 @@ def build_shared_hash(
                 contacts.ints[b, entry] = first
                 contacts.ints[b, entry + 1] = first
         passed = team_barrier(team, group, lane, passed)
-        for k in range(share_of_lane(team, lane, worlds * vertices)):
+        for k in range(lane_share(team, lane, worlds * vertices)):
             i = lane + k * team.size
             b, q = first_world + i // vertices, i % vertices
             if contacts.ints[b, INTS.next_build_step] == step:
@@ -100,7 +100,7 @@ def build_shared_hash(
                 ti.atomic_max(contacts.reals[b, REALS.travel_bound], travel_bound(contacts, states, b, row, q, dt))
                 if q == 0:
                     contacts.ints[b, INTS.last_build_step] = step
-        for k in range(share_of_lane(team, lane, worlds * triangles)):
+        for k in range(lane_share(team, lane, worlds * triangles)):
             i = lane + k * team.size
             if contacts.ints[first_world + i // triangles, INTS.next_build_step] == step:
                 invalidate_list(contacts, first_world + i // triangles, i % triangles)

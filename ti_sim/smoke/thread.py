@@ -2,7 +2,7 @@
 
 from ti_sim.base.bundles import Integer, bundle
 from ti_sim.base.runtime import ti
-from ti_sim.base.teams import Team, share_of_lane, team_barrier
+from ti_sim.base.teams import Team, lane_share, team_barrier
 
 
 @bundle
@@ -34,7 +34,7 @@ def thread_of(team: ti.template(), group, lane, worlds):
 @ti.func
 def share(thread: ti.template(), count):
     """Number of entries, of ``count`` in the group, that are the thread's."""
-    return share_of_lane(thread.team, thread.lane, count)
+    return lane_share(thread.team, thread.lane, count)
 
 
 @ti.func

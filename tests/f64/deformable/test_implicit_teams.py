@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.sparse.linalg import spsolve
 
-from tests.f64.deformable.test_implicit_linear import jacobian_of_a_thin_strip
 from tests.reference.deformable_cases import solid_body
+from tests.reference.thin_strip import jacobian_of_a_thin_strip
 from ti_sim import ImplicitSettings, StoreAll
 from ti_sim.deformable.implicit import linear
 from ti_sim.deformable.implicit.linear import LinearSolver

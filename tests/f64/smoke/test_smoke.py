@@ -9,36 +9,14 @@ import pytest
 
 from tests.reference import numpy_smoke
 from tests.reference.gradients_in_worlds import Point, gradcheck_in_worlds
+from tests.reference.smoke_cases import CELL, CELLS, DT, FRAMES, inputs_of, obstructed, solver_of
 from ti_sim import Checkpoint, DivergenceError, StoreAll, UserError
 from ti_sim.smoke import SmokeInputs, SmokeModel, SmokeSettings, SmokeSolver
 from ti_sim.smoke.advection import MIN_SQUARED_DIFFERENCE
 from ti_sim.smoke.forces import MIN_VORTICITY
 
-CELLS, CELL, DT, FRAMES = (7, 6), 0.1, 0.02, 3
 NAMES = [each.name for each in fields(SmokeInputs)]
 ADVECTIONS = ("semi_lagrangian", "maccormack", "cubic")
-
-
-def obstructed() -> SmokeModel:
-    """A grid with an obstacle of two cells, and a cell in a corner that obstacles cut off."""
-    obstacle = np.zeros(CELLS, dtype=bool)
-    obstacle[3, 2:4] = True
-    obstacle[5, 5] = obstacle[6, 4] = True
-    return SmokeModel(CELLS, CELL, obstacle)
-
-
-def inputs_of(model: SmokeModel, frames: int = FRAMES, *, worlds: int = 2, seed: int = 0) -> SmokeInputs:
-    random, (x, y) = np.random.default_rng(seed), model.cells
-    return SmokeInputs(
-        density0=random.uniform(0, 1, (worlds, x, y)), velocity_x0=random.normal(size=(worlds, x + 1, y)),
-        velocity_y0=random.normal(size=(worlds, x, y + 1)), source=random.uniform(0, 1, (worlds, frames, x, y)),
-        buoyancy=random.uniform(0.5, 1, worlds), viscosity=random.uniform(1e-3, 3e-3, worlds),
-        confinement=random.uniform(0.2, 0.4, worlds),
-    )  # fmt: skip
-
-
-def solver_of(model: SmokeModel, advection: str = "semi_lagrangian", *, substeps: int = 2, dt: float = DT) -> SmokeSolver:
-    return SmokeSolver(model, SmokeSettings(dt, substeps, advection))
 
 
 @pytest.mark.parametrize("advection", ADVECTIONS)

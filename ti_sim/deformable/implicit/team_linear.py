@@ -20,9 +20,9 @@ from ti_sim.base.teams import (
     grid_team,
     group_of,
     lane_of,
+    lane_share,
     raise_if_timed_out,
     reset_arrivals,
-    share_of_lane,
     takes_part,
     team_barrier,
     team_iterations,
@@ -134,7 +134,7 @@ def solve_block_system(team: Team, system: BlockSystem):
     for index in range(team_iterations(team)):
         if takes_part(team, index):
             group, lane, passed = group_of(team, index), lane_of(team, index), 0
-            blocks, rows = share_of_lane(team, lane, system.diagonal.shape[0]), share_of_lane(team, lane, system.vectors.shape[1])
+            blocks, rows = lane_share(team, lane, system.diagonal.shape[0]), lane_share(team, lane, system.vectors.shape[1])
             square, _unused = 0.0, 0.0
             for k in range(blocks):
                 square += _begin(system, lane + k * team.size)
@@ -252,7 +252,7 @@ def _group_sums(team: ti.template(), group, lane, system: ti.template(), first, 
     """Sums of two numbers over the threads of the group, and the number of barriers passed."""
     system.partial[lane, 0], system.partial[lane, 1] = first, second
     passed = team_barrier(team, group, lane, passed)
-    for k in range(share_of_lane(team, lane, _SUMS)):
+    for k in range(lane_share(team, lane, _SUMS)):
         entry, first_sum, second_sum = lane + k * team.size, 0.0, 0.0
         for m in range((team.size - entry + _SUMS - 1) // _SUMS):
             first_sum += system.partial[entry + m * _SUMS, 0]
