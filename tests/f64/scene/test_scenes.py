@@ -541,7 +541,7 @@ def test_errors_in_writing_a_scene(build: object, message: str) -> None:
     [
         ("euler", "auto", "integrator 'euler' is unknown: choose 'semi_implicit', 'rk4', 'backward_euler', 'bdf2' or 'sdirk2'"),
         ("semi_implicit", "gpu", "plan 'gpu' is unknown: choose 'auto', 'world' or 'element'"),
-        ("rk4", "element", "the element plan steps with 'semi_implicit' only"),
+        ("bdf2", "element", "plan 'element' is only for explicit steps"),
     ],
 )
 def test_choices_of_time_steps(integrator: Any, plan: Any, message: str) -> None:
