@@ -17,9 +17,9 @@ demo: $(STAMP)
 # too.
 # Tests marked "threads" run with as many threads as there are cores, and compile kernels of their own. For marked tests, pytest
 # imports only the files that hold them.
-# The tests of f32 are in several groups, and a lane that ends takes the next group that no lane has taken. The first group leaves
-# its kernels in the cache for the others. Then a third lane of low priority runs the tests marked "processes" while others wait
-# for files and for programs that they start.
+# The tests of f32, and those marked "threads", are in several groups, and a lane that ends takes the next group that no lane has
+# taken. The first group leaves its kernels in the cache for the others. Then a third lane of low priority runs the tests marked
+# "processes" while others wait for files and for programs that they start.
 # PyTorch gets one thread in each, memory that is let go stays with its process (films are large, and new pages cost time), and
 # kernels do not print (Taichi would look for their output after each launch).
 # Programs that tests start find compiled modules, whatever the shell says of them (PYTHONDONTWRITEBYTECODE).
@@ -37,10 +37,10 @@ test: $(TEST_STAMP)
 	export TI_ENABLE_PYBUF=0 PYTHONDONTWRITEBYTECODE=; status=0; log=$$(mktemp); taken=$$(mktemp -d); \
 	take() { ! mkdir $$taken/$$1 2> /dev/null || { shift; env "$$@"; }; }; \
 	rest() { failed=0; take second $(WORKER) -m "$(ALONE)" $(F32_SECOND) || failed=1; \
+	  take threads64 $(PYTEST) -m threads $(call MARKED,threads,f64) || failed=1; \
 	  take threads $(PYTEST) -m threads $(call MARKED,threads,f32) || failed=1; return $$failed; }; \
 	$(BIN)/python -m ruff check . || status=1; \
-	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; \
-	  $(PYTEST) -m threads $(call MARKED,threads,f64) || f64=1; rest || f64=1; exit $$f64; } > $$log 2>&1 & f64_lane=$$!; \
+	{ $(WORKER) -m "not threads" tests/f64; f64=$$?; rest || f64=1; exit $$f64; } > $$log 2>&1 & f64_lane=$$!; \
 	$(WORKER) -m "$(ALONE)" $(F32_FIRST) || status=1; \
 	nice -n 10 env $(WORKER) -m processes $(call MARKED,processes,f32) > $$log.processes 2>&1 & processes_lane=$$!; \
 	rest || status=1; \
