@@ -322,7 +322,7 @@ def tables(*, quick: bool, jobs: Sequence[str] = tuple(JOBS), seconds: float = T
 
 
 def _run(name: str, device: str, deadline: float, quick: bool) -> dict[tuple[str, str], float | str]:
-    """Measure a job in a process of its own.
+    """Measure a job in a separate process.
 
     Args:
         name: of ``JOBS``.

@@ -19,6 +19,6 @@ def not_on_vulkan(reason: str) -> pytest.MarkDecorator:
 
 long_loops = not_on_vulkan("Mesa's software driver ends the loops of a thread after 65,535 iterations, without an error")
 host_arguments = not_on_vulkan(
-    "Vulkan copies host arrays to Taichi arrays, by launches of their own, without gradients, vectors and overlaps"
+    "Vulkan copies host arrays to Taichi arrays by extra launches, without gradients, vectors and overlaps"
 )
 taichi_gradients = not_on_vulkan("gradients of Taichi arrays by Taichi itself stay zero on Vulkan")

@@ -21,7 +21,7 @@ def bin_faces(
         sigma: greatest softness of the edges of any image [squared NDC of the shorter side]; the cut-off distance is
             sqrt(9.21 sigma).
         centres: [M, H, W, 2] screen positions of the pixels, where they are no regular grid.
-        parallel: whether faces and tiles have threads of their own, with the same result; None for a GPU only, and up to
+        parallel: whether each face and each tile has a separate thread, with the same result; None for a GPU only, and up to
             MAX_FACES faces.
 
     Returns:

@@ -10,7 +10,7 @@ Links at the same level, the number of joints between them and the world, are in
         synchronise(world, b)
 
 With one thread per world, it visits all links in order. In a sweep from leaf to root, each link writes what it adds to its parent
-to a row of its own, and the parent sums these rows in a fixed order, so the result does not depend on the number of lanes.
+to a separate row, and the parent sums these rows in a fixed order, so the result does not depend on the number of lanes.
 ``share`` and ``in_share`` divide numbers that are independent of each other. A function that writes what other lanes read ends
 with ``synchronise``.
 """
@@ -293,7 +293,7 @@ def stale_column(world: ti.template()):
 
 @ti.func
 def sum_children(world: ti.template(), b, i, first_column: ti.template(), column_count: ti.template()):
-    """Add what the children of link i have written to rows of their own (``row_of_parent``) to columns of the link's row."""
+    """Add what the children of link i have written to separate rows (``row_of_parent``) to columns of the link's row."""
     if ti.static(world.kind != "single"):
         for n in range(world.team.schedule[i, SCHEDULE.first_child], world.team.schedule[i + 1, SCHEDULE.first_child]):
             row = world.links + world.team.schedule[n, SCHEDULE.child]

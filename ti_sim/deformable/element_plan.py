@@ -50,7 +50,7 @@ from ti_sim.deformable.self_contact_lists import SelfContactArrays, mark_if_stal
 from ti_sim.deformable.self_contact_teams import build_shared_hash, build_world_hash
 
 _MAX_COPIES = 16
-_MAX_BLOCK_DIM, _GRID_BLOCK_DIM = 256, 128  # threads of a block: where it has a world of its own, and in a grid
+_MAX_BLOCK_DIM, _GRID_BLOCK_DIM = 256, 128  # threads of a block that takes one world, and of a block of the grid
 
 
 @bundle

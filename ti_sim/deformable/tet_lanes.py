@@ -4,6 +4,9 @@ As ``solids.solid_force`` and ``solid_force_adjoint``, for kernels that are comp
 tetrahedra repeats the last one with the weight 0.
 """
 
+from typing import Any
+
+from ti_sim.base.bundles import bundle
 from ti_sim.base.lanes import LANES, LaneMatrix, LaneVector, constant_lanes, lane_numbers
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.corners import PARTICLE, output_row
@@ -96,20 +99,6 @@ def add_lanes(gather: ti.template(), out: ti.template(), b, particles, column: t
 
 
 @ti.func
-def scatter_stress(
-    gather: ti.template(), out: ti.template(), b, p0, p1, p2, p3, column: ti.template(), stress: ti.template(),
-    g1: ti.template(), g2: ti.template(), g3: ti.template(),
-):  # fmt: skip
-    """Add a stress times -volume, multiplied by the rest gradients, to nodes 1, 2 and 3, and its negative sum to node 0."""
-    f1, f2, f3 = stress @ g1, stress @ g2, stress @ g3
-    f0 = (f1 + f2 + f3) * (0.0 - 1.0)
-    add_lanes(gather, out, b, p1, column, f1)
-    add_lanes(gather, out, b, p2, column, f2)
-    add_lanes(gather, out, b, p3, column, f3)
-    add_lanes(gather, out, b, p0, column, f0)
-
-
-@ti.func
 def add_state_lanes(gather: ti.template(), out: ti.template(), b, particles, position: ti.template(), velocity: ti.template()):
     """``add_lanes`` of the adjoints of positions and velocities."""
     for lane in ti.static(range(LANES)):
@@ -129,23 +118,94 @@ def add_state_lanes(gather: ti.template(), out: ti.template(), b, particles, pos
 
 
 @ti.func
-def scatter_stresses(
-    gather: ti.template(), out: ti.template(), b, p0, p1, p2, p3, stress: ti.template(), viscous: ti.template(),
-    g1: ti.template(), g2: ti.template(), g3: ti.template(),
-):  # fmt: skip
-    """``scatter_stress`` of the adjoints of positions and velocities."""
-    f1, f2, f3 = stress @ g1, stress @ g2, stress @ g3
-    u1, u2, u3 = viscous @ g1, viscous @ g2, viscous @ g3
-    add_state_lanes(gather, out, b, p1, f1, u1)
-    add_state_lanes(gather, out, b, p2, f2, u2)
-    add_state_lanes(gather, out, b, p3, f3, u3)
-    add_state_lanes(gather, out, b, p0, (f1 + f2 + f3) * (0.0 - 1.0), (u1 + u2 + u3) * (0.0 - 1.0))
-
-
-@ti.func
 def material_column(arrays: ti.template(), b, solids, column: ti.template()):
     """A column of ``solid_material``."""
     return ti.Vector([arrays.solid_material[b, solids[lane], column] for lane in range(LANES)])
+
+
+@bundle
+class LaneTets:
+    """The tetrahedra of the lanes in a kernel.
+
+    Attributes:
+        solids: their numbers among all solids.
+        p0, p1, p2, p3: particles of their corners.
+        g1, g2, g3: rest gradients of the shape functions of corners 1, 2 and 3 [1/m].
+        minus_volume: negative volume [m3]; 0 in lanes that repeat the last tetrahedron.
+        mu, lam, actuation: of the material.
+    """
+
+    solids: Any
+    p0: Any
+    p1: Any
+    p2: Any
+    p3: Any
+    g1: Any
+    g2: Any
+    g3: Any
+    minus_volume: Any
+    mu: Any
+    lam: Any
+    actuation: Any
+
+
+@ti.func
+def load_tets(arrays: ti.template(), b, frame, first, stop, first_solid):
+    """``LaneTets`` of the tetrahedra from ``first`` on, at most ``LANES`` below ``stop``."""
+    tets = lane_tets(first, stop)
+    indices, rest = ti.static(arrays.tet_indices, arrays.tet_rest)
+    p0, p1 = corner_particles(indices, tets, 0), corner_particles(indices, tets, 1)
+    p2, p3 = corner_particles(indices, tets, 2), corner_particles(indices, tets, 3)
+    g1, g2, g3 = rest_gradient(rest, tets, 1), rest_gradient(rest, tets, 2), rest_gradient(rest, tets, 3)
+    solids = tets + first_solid
+    mu, lam = material_column(arrays, b, solids, SOLID_MATERIAL.mu), material_column(arrays, b, solids, SOLID_MATERIAL.lam)
+    actuation = ti.Vector([arrays.solid_actuation[b, frame, solids[lane]] for lane in range(LANES)])
+    minus_volume = (0.0 - rest_column(rest, tets, _VOLUME)) * lane_weights(first, stop)
+    return LaneTets(solids, p0, p1, p2, p3, g1, g2, g3, minus_volume, mu, lam, actuation)
+
+
+@ti.func
+def state_gradient(tets: ti.template(), states: ti.template(), b, row, column: ti.template()):
+    """Gradient in the rest shape of the positions (or velocities) in a row of states: F (or its rate)."""
+    origin = gather_state(states, b, row, tets.p0, column)
+    d1 = gather_state(states, b, row, tets.p1, column) - origin
+    d2 = gather_state(states, b, row, tets.p2, column) - origin
+    d3 = gather_state(states, b, row, tets.p3, column) - origin
+    return gradient_matrix(d1, d2, d3, tets.g1, tets.g2, tets.g3)
+
+
+@ti.func
+def dual_gradient(tets: ti.template(), dual: ti.template(), b):
+    """Gradient in the rest shape of a dual field [B, P, 3]."""
+    origin = gather_rows(dual, b, tets.p0)
+    d1, d2 = gather_rows(dual, b, tets.p1) - origin, gather_rows(dual, b, tets.p2) - origin
+    return gradient_matrix(d1, d2, gather_rows(dual, b, tets.p3) - origin, tets.g1, tets.g2, tets.g3)
+
+
+@ti.func
+def scatter_stress(
+    tets: ti.template(), gather: ti.template(), out: ti.template(), b, column: ti.template(), stress: ti.template()
+):
+    """Add a stress times -volume, multiplied by the rest gradients, to corners 1, 2 and 3, and its negative sum to corner 0."""
+    f1, f2, f3 = stress @ tets.g1, stress @ tets.g2, stress @ tets.g3
+    f0 = (f1 + f2 + f3) * (0.0 - 1.0)
+    add_lanes(gather, out, b, tets.p1, column, f1)
+    add_lanes(gather, out, b, tets.p2, column, f2)
+    add_lanes(gather, out, b, tets.p3, column, f3)
+    add_lanes(gather, out, b, tets.p0, column, f0)
+
+
+@ti.func
+def scatter_stresses(
+    tets: ti.template(), gather: ti.template(), out: ti.template(), b, stress: ti.template(), viscous: ti.template()
+):
+    """``scatter_stress`` of the adjoints of positions and velocities together: the address of a row is computed once."""
+    f1, f2, f3 = stress @ tets.g1, stress @ tets.g2, stress @ tets.g3
+    u1, u2, u3 = viscous @ tets.g1, viscous @ tets.g2, viscous @ tets.g3
+    add_state_lanes(gather, out, b, tets.p1, f1, u1)
+    add_state_lanes(gather, out, b, tets.p2, f2, u2)
+    add_state_lanes(gather, out, b, tets.p3, f3, u3)
+    add_state_lanes(gather, out, b, tets.p0, (f1 + f2 + f3) * (0.0 - 1.0), (u1 + u2 + u3) * (0.0 - 1.0))
 
 
 @ti.func
@@ -156,29 +216,13 @@ def tet_forces_in_lanes(
 
     Other arguments are as for ``solids.solid_force``.
     """
-    tets = lane_tets(first, stop)
-    indices, rest = ti.static(arrays.tet_indices, arrays.tet_rest)
-    p0, p1 = corner_particles(indices, tets, 0), corner_particles(indices, tets, 1)
-    p2, p3 = corner_particles(indices, tets, 2), corner_particles(indices, tets, 3)
-    g1, g2, g3 = rest_gradient(rest, tets, 1), rest_gradient(rest, tets, 2), rest_gradient(rest, tets, 3)
-    solids = tets + first_solid
-    mu, lam = material_column(arrays, b, solids, SOLID_MATERIAL.mu), material_column(arrays, b, solids, SOLID_MATERIAL.lam)
-    actuation = ti.Vector([arrays.solid_actuation[b, frame, solids[lane]] for lane in range(LANES)])
-    origin = gather_state(states, b, row, p0, PARTICLE.position)
-    d1 = gather_state(states, b, row, p1, PARTICLE.position) - origin
-    d2 = gather_state(states, b, row, p2, PARTICLE.position) - origin
-    d3 = gather_state(states, b, row, p3, PARTICLE.position) - origin
-    f = gradient_matrix(d1, d2, d3, g1, g2, g3)
-    p = neo_hookean_stress(f, mu, lam, actuation)
+    tets = load_tets(arrays, b, frame, first, stop, first_solid)
+    f = state_gradient(tets, states, b, row, PARTICLE.position)
+    p = neo_hookean_stress(f, tets.mu, tets.lam, tets.actuation)
     if ti.static(arrays.features.with_damping):
-        u0 = gather_state(states, b, row, p0, PARTICLE.velocity)
-        u1 = gather_state(states, b, row, p1, PARTICLE.velocity) - u0
-        u2 = gather_state(states, b, row, p2, PARTICLE.velocity) - u0
-        u3 = gather_state(states, b, row, p3, PARTICLE.velocity) - u0
-        rate = gradient_matrix(u1, u2, u3, g1, g2, g3)
-        p += f @ (symmetric_product(f, rate) * material_column(arrays, b, solids, SOLID_MATERIAL.damping))
-    minus_volume = (0.0 - rest_column(rest, tets, _VOLUME)) * lane_weights(first, stop)
-    scatter_stress(arrays.gather, out, b, p0, p1, p2, p3, 0, p * minus_volume, g1, g2, g3)
+        rate = state_gradient(tets, states, b, row, PARTICLE.velocity)
+        p += f @ (symmetric_product(f, rate) * material_column(arrays, b, tets.solids, SOLID_MATERIAL.damping))
+    scatter_stress(tets, arrays.gather, out, b, 0, p * tets.minus_volume)
 
 
 @ti.func
@@ -190,43 +234,24 @@ def tet_adjoints_in_lanes(
 
     The formulas are those of ``solids.solid_force_adjoint``.
     """
-    tets = lane_tets(first, stop)
-    indices, rest = ti.static(arrays.tet_indices, arrays.tet_rest)
-    p0, p1 = corner_particles(indices, tets, 0), corner_particles(indices, tets, 1)
-    p2, p3 = corner_particles(indices, tets, 2), corner_particles(indices, tets, 3)
-    g1, g2, g3 = rest_gradient(rest, tets, 1), rest_gradient(rest, tets, 2), rest_gradient(rest, tets, 3)
-    solids = tets + first_solid
-    mu, lam = material_column(arrays, b, solids, SOLID_MATERIAL.mu), material_column(arrays, b, solids, SOLID_MATERIAL.lam)
-    actuation = ti.Vector([arrays.solid_actuation[b, frame, solids[lane]] for lane in range(LANES)])
-    origin = gather_state(states, b, row, p0, PARTICLE.position)
-    d1 = gather_state(states, b, row, p1, PARTICLE.position) - origin
-    d2 = gather_state(states, b, row, p2, PARTICLE.position) - origin
-    d3 = gather_state(states, b, row, p3, PARTICLE.position) - origin
-    f = gradient_matrix(d1, d2, d3, g1, g2, g3)
-    w0 = gather_rows(dual, b, p0)
-    w1, w2, w3 = gather_rows(dual, b, p1) - w0, gather_rows(dual, b, p2) - w0, gather_rows(dual, b, p3) - w0
-    g = gradient_matrix(w1, w2, w3, g1, g2, g3)
-    minus_volume = (0.0 - rest_column(rest, tets, _VOLUME)) * lane_weights(first, stop)
-    dp, parameter_derivatives = neo_hookean_differential(f, g, mu, lam, actuation)
+    tets = load_tets(arrays, b, frame, first, stop, first_solid)
+    f, g = state_gradient(tets, states, b, row, PARTICLE.position), dual_gradient(tets, dual, b)
+    dp, parameter_derivatives = neo_hookean_differential(f, g, tets.mu, tets.lam, tets.actuation)
     eta_bar = constant_lanes(0.0)
     if ti.static(arrays.features.with_damping):
-        eta = material_column(arrays, b, solids, SOLID_MATERIAL.damping)
-        u0 = gather_state(states, b, row, p0, PARTICLE.velocity)
-        u1 = gather_state(states, b, row, p1, PARTICLE.velocity) - u0
-        u2 = gather_state(states, b, row, p2, PARTICLE.velocity) - u0
-        u3 = gather_state(states, b, row, p3, PARTICLE.velocity) - u0
-        rate = gradient_matrix(u1, u2, u3, g1, g2, g3)
+        eta = material_column(arrays, b, tets.solids, SOLID_MATERIAL.damping)
+        rate = state_gradient(tets, states, b, row, PARTICLE.velocity)
         strain_rate, strain_dual = symmetric_product(f, rate), symmetric_product(f, g)
         dp += (rate @ strain_dual + g @ strain_rate) * eta
-        viscous = (f @ strain_dual) * (minus_volume * eta)
-        scatter_stresses(arrays.gather, out, b, p0, p1, p2, p3, dp * minus_volume, viscous, g1, g2, g3)
-        eta_bar = minus_volume * inner(strain_rate, strain_dual)
+        viscous = (f @ strain_dual) * (tets.minus_volume * eta)
+        scatter_stresses(tets, arrays.gather, out, b, dp * tets.minus_volume, viscous)
+        eta_bar = tets.minus_volume * inner(strain_rate, strain_dual)
     else:
-        scatter_stress(arrays.gather, out, b, p0, p1, p2, p3, PARTICLE.position, dp * minus_volume, g1, g2, g3)
-    mu_bar, lam_bar = minus_volume * parameter_derivatives[0], minus_volume * parameter_derivatives[1]
-    actuation_bar = minus_volume * parameter_derivatives[2]
+        scatter_stress(tets, arrays.gather, out, b, PARTICLE.position, dp * tets.minus_volume)
+    mu_bar, lam_bar = tets.minus_volume * parameter_derivatives[0], tets.minus_volume * parameter_derivatives[1]
+    actuation_bar = tets.minus_volume * parameter_derivatives[2]
     for lane in ti.static(range(LANES)):
-        solid = solids[lane]
+        solid = tets.solids[lane]
         mu_sum = bars.solid_material[b, solid, SOLID_MATERIAL.mu] + mu_bar[lane]
         lam_sum = bars.solid_material[b, solid, SOLID_MATERIAL.lam] + lam_bar[lane]
         eta_sum = bars.solid_material[b, solid, SOLID_MATERIAL.damping] + eta_bar[lane]

@@ -1,4 +1,4 @@
-"""Kernels of a GPU where there is none: tests of barriers and plans on Taichi's Vulkan backend, in a process of their own."""
+"""GPU kernels on a machine without a GPU: tests of barriers and plans on Taichi's Vulkan backend, in a separate process."""
 
 import os
 import re

@@ -105,13 +105,16 @@ def test_both_plans_give_the_same(copies: int, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.threads
 @pytest.mark.parametrize("groups", [1, 2])
 def test_slots_by_groups_of_worlds_give_the_same(groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a GPU runs it, in blocks (a group for each world) and in a grid (one group for all worlds)."""
+    """As a GPU runs it, in blocks (a group for each world) and in a grid (one group for all worlds).
+
+    There are 400 tetrahedra and at most 256 threads in a block, so that a thread takes several elements.
+    """
     if on_cpu():
         monkeypatch.setattr(element_plan, "copy_count", lambda: 0)
         size = max(thread_count() // groups, 1)
         monkeypatch.setattr(solver_module, "element_team", lambda *_: cpu_team(groups, size))
         monkeypatch.setattr(element_plan, "threads_per_world", lambda _: size)
-    model, inputs = solid_body(box_tets((0.4, 0.3, 0.3), (3, 2, 2)), frames=FRAMES, worlds=2)
+    model, inputs = solid_body(box_tets((0.4, 0.3, 0.3), (4, 4, 5)), frames=FRAMES, worlds=2)
     draw = np.random.default_rng(0)
     inputs.particle_q0[...] += draw.uniform(-0.01, 0.01, inputs.particle_q0.shape)
     inputs.particle_qd0[...] += draw.normal(size=inputs.particle_qd0.shape)
