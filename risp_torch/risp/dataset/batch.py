@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class Batch:
-    """Pictures, their derivatives with respect to psi, and their states: all on the CPU, where training changes them.
+    """Pictures, their derivatives with respect to psi, and their states, on the device of their source.
 
     Attributes:
         images: [B, H, W, 3] float32, linear rgb in [0, 1].
@@ -24,6 +24,10 @@ class Batch:
     jacobian: torch.Tensor | None
     outputs: torch.Tensor
     psi: torch.Tensor
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The batch on a device."""
+        return Batch(**{name: None if tensor is None else tensor.to(device) for name, tensor in vars(self).items()})
 
 
 class Source(Protocol):
@@ -43,4 +47,4 @@ class Source(Protocol):
         """Number of pictures."""
 
     def batch(self, indices: Sequence[int], *, jacobian: bool = True) -> Batch:
-        """The pictures with these indices, in this order, on the CPU."""
+        """The pictures with these indices, in this order."""

@@ -146,7 +146,7 @@ def _render(source: RendererSource, indices: range, bar: tqdm) -> Mapping[str, t
         chunk = indices[first : first + CHUNK]
         batch, states = source.batch_and_states(chunk)
         for name, tensor in (vars(batch) | {"states": states}).items():
-            chunks.setdefault(name, []).append(tensor)
+            chunks.setdefault(name, []).append(tensor.cpu())
         bar.update(len(chunk))
     return {name: torch.cat(tensors) for name, tensors in chunks.items()}
 

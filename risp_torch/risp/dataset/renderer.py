@@ -66,7 +66,7 @@ class RendererSource:
         return self.batch_and_states(indices, jacobian=jacobian)[0]
 
     def batch_and_states(self, indices: Sequence[int], *, jacobian: bool = True) -> tuple[Batch, torch.Tensor]:
-        """Pictures as in ``batch``, and the poses of their bodies [B, N, 7] float32, on the CPU."""
+        """Pictures as in ``batch``, and the poses of their bodies [B, N, 7] float32, all on the device of kernels."""
         check_indices(indices, len(self))
         numbers = np.stack([self.settings.appearance(i, self._parameters.size) for i in indices])
         sampled = [self.task.head.sample(self.scene, self.settings.state_generator(i)) for i in indices]
@@ -81,12 +81,12 @@ class RendererSource:
             else:
                 images, columns = self.scene.render(body_q[:, None], self._parameters.values(psi))[:, 0], None
         batch = Batch(
-            images=images.clamp(0.0, 1.0).float().cpu(),
-            jacobian=None if columns is None else columns.cpu(),
-            outputs=outputs.float().cpu(),
-            psi=torch.from_numpy(numbers),
+            images=images.clamp(0.0, 1.0).float(),
+            jacobian=columns,
+            outputs=outputs.float(),
+            psi=torch.from_numpy(numbers).to(images.device),
         )
-        return batch, states.cpu()
+        return batch, states.to(images.device)
 
 
 def check_indices(indices: Sequence[int], images: int) -> None:

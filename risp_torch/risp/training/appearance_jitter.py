@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from risp_torch.risp.dataset.batch import Batch
+from risp_torch.risp.training.random_numbers import RandomNumbers
 from risp_torch.scene.rendering_parameters import Direction, RenderingParameters
 
 PSI_BOUND = 1.2  # largest magnitude of new entries of psi
@@ -57,13 +57,13 @@ class AppearanceJitter:
 
     def steps(self, psi: torch.Tensor, *, seed: tuple[int, ...]) -> torch.Tensor:
         """Steps [B, K] of psi [B, K]; about ``UNCHANGED_SHARE`` of the rows are zero."""
-        random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
+        random = RandomNumbers(_STREAM, seed, count=len(psi), device=psi.device)
 
         def uniform(largest: float) -> torch.Tensor:
-            return largest * (2.0 * torch.rand(psi.shape, generator=random) - 1.0)
+            return largest * (2.0 * random.uniform(0.0, 1.0, psi.shape[1]) - 1.0)
 
-        steps = torch.where(self._is_direction, uniform(MAX_DIRECTION_STEP), uniform(PSI_BOUND) - psi)
-        has_step = torch.rand((len(psi), 1), generator=random) >= UNCHANGED_SHARE
+        steps = torch.where(self._is_direction.to(psi.device), uniform(MAX_DIRECTION_STEP), uniform(PSI_BOUND) - psi)
+        has_step = 1.0 - random.with_probability(UNCHANGED_SHARE, 1)
         steps = self.share * steps * has_step
         if self._fixed_psi_index is not None:
             steps[:, self._fixed_psi_index] = 0.0

@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from risp_torch.risp.dataset.batch import Batch
 from risp_torch.risp.training.fields import smooth_field
+from risp_torch.risp.training.random_numbers import RandomNumbers
 from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 
 GREY_ENTRIES = ("ground.color", "background.color")  # entries of psi for a grey surface; the first existing one is used
@@ -63,15 +63,15 @@ class BackgroundAugmentation:
         Returns:
             The same states and appearances; pictures and, if requested, derivatives with the patterned backgrounds.
         """
-        random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
         images, jacobian = batch.images, batch.jacobian if derivatives else None
+        random = RandomNumbers(_STREAM, seed, count=len(images), device=images.device)
         if self.background_psi_index is not None:
             images, jacobian = self._patterned(batch, random, derivatives)
-        level = NOISE * torch.rand((len(images), 1, 1, 1), generator=random)
-        noise = level * images.clamp_min(0.02).sqrt() * torch.randn(images.shape, generator=random)
+        level = NOISE * random.uniform(0.0, 1.0, 1, 1, 1)
+        noise = level * images.clamp_min(0.02).sqrt() * random.normal(*images.shape[1:])
         return replace(batch, images=(images + noise).clamp(0.0, 1.0), jacobian=jacobian)
 
-    def _patterned(self, batch: Batch, random: torch.Generator, derivatives: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _patterned(self, batch: Batch, random: RandomNumbers, derivatives: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
         column = batch.jacobian[:, self.background_psi_index].float()
         grey = self._low + self._span * 0.5 * (batch.psi[:, self.background_psi_index] + 1.0)
         colors = random_patterns(grey, batch.images.shape[1], random)
@@ -85,33 +85,29 @@ class BackgroundAugmentation:
         return images, jacobian
 
 
-def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> torch.Tensor:
+def random_patterns(grey: torch.Tensor, size: int, random: RandomNumbers) -> torch.Tensor:
     """Colours of backgrounds.
 
     Args:
         grey: [B] grey value without pattern, in [0, 1].
         size: side of the pictures [pixels].
-        random: random generator.
+        random: random numbers of B pictures, on the device of ``grey``.
 
     Returns:
         [B, size, size, 3] in [0, 1]; about ``PLAIN_SHARE`` of them are plain.
     """
-    count = len(grey)
-
-    def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
-        return low + (high - low) * torch.rand((count, *shape), generator=random)
+    uniform = random.uniform
 
     def with_probability(probability: float) -> torch.Tensor:
-        return (torch.rand((count, 1, 1), generator=random) < probability).float()
+        return random.with_probability(probability, 1, 1)
 
-    field = grey[:, None, None].expand(count, size, size).clone()
+    field = grey[:, None, None].expand(len(grey), size, size).clone()
     x, y = _rotated_coordinates(size, uniform(-math.pi, math.pi, 1, 1))
     field += with_probability(0.5) * uniform(-0.3, 0.3, 1, 1) * y
     edge, width = uniform(-0.8, 0.8, 1, 1), uniform(0.01, 0.15, 1, 1)
     field += with_probability(0.35) * uniform(-0.5, 0.5, 1, 1) * torch.sigmoid((y - edge) / width)  # horizons
     field += with_probability(0.4) * _tiles(x, y, uniform) * uniform(-0.35, 0.35, 1, 1)
-    coarse = torch.randn((count, 8, 8), generator=random)
-    clouds = smooth_field(coarse, size)
+    clouds = smooth_field(random.normal(8, 8), size)
     field += with_probability(0.4) * uniform(0.0, 0.12, 1, 1) * clouds
     for _ in range(3):  # lamps, shadows, objects
         field = _with_shape(field, with_probability(0.35), x, y, uniform)
@@ -122,7 +118,7 @@ def random_patterns(grey: torch.Tensor, size: int, random: torch.Generator) -> t
 
 def _rotated_coordinates(size: int, angle: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Coordinates [B, size, size] of the pixels in [-1, 1], rotated by an angle [B, 1, 1]."""
-    line = (torch.arange(size) + 0.5) * (2.0 / size) - 1.0
+    line = (torch.arange(size, device=angle.device) + 0.5) * (2.0 / size) - 1.0
     down, right = torch.meshgrid(line, line, indexing="ij")
     cosine, sine = torch.cos(angle), torch.sin(angle)
     return cosine * right + sine * down, cosine * down - sine * right

@@ -7,10 +7,10 @@ gradient loss use the same.
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from risp_torch.risp.training.fields import smooth_field
+from risp_torch.risp.training.random_numbers import RandomNumbers
 
 # Largest logarithms of factors: of exposure, of the channels relative to each other, of the tone curve's exponent, and
 # the largest standard deviation of the logarithm of uneven light.
@@ -33,14 +33,10 @@ def vary_exposure(
     Returns:
         (pictures, derivatives) of the same shapes; about ``UNCHANGED_SHARE`` of them are unchanged.
     """
-    count, size = images.shape[:2]
-    random = torch.Generator().manual_seed(int(np.random.SeedSequence([_STREAM, *seed]).generate_state(1)[0]))
-
-    def uniform(low: float, high: float, *shape: int) -> torch.Tensor:
-        return low + (high - low) * torch.rand((count, *shape), generator=random)
-
-    is_changed = (torch.rand((count, 1, 1, 1), generator=random) >= UNCHANGED_SHARE).float()
-    uneven_light = uniform(0.0, UNEVEN_LIGHT, 1, 1) * smooth_field(torch.randn((count, 4, 4), generator=random), size)
+    random = RandomNumbers(_STREAM, seed, count=len(images), device=images.device)
+    uniform = random.uniform
+    is_changed = 1.0 - random.with_probability(UNCHANGED_SHARE, 1, 1, 1)
+    uneven_light = uniform(0.0, UNEVEN_LIGHT, 1, 1) * smooth_field(random.normal(4, 4), images.shape[1])
     log_gain = uniform(-EXPOSURE, EXPOSURE, 1, 1, 1) + uniform(-WHITE_BALANCE, WHITE_BALANCE, 1, 1, 3) + uneven_light[..., None]
     gain, exponent = torch.exp(is_changed * log_gain), torch.exp(is_changed * uniform(-TONE, TONE, 1, 1, 1))
     scaled = images.clamp_min(_MIN_BRIGHTNESS) * gain

@@ -188,9 +188,8 @@ class _TrainingRun:
         self.parallel_network.train()
         for step, batch in enumerate(self.feed.epoch(epoch)):
             progress, global_step = (epoch + step / self.feed.steps) / self.settings.epochs, epoch * self.feed.steps + step
-            batch = self._augmented(
-                batch, self.settings.has_penalty(global_step), seed=(self.settings.seed, epoch, step, self.ranks.rank)
-            )
+            seed = (self.settings.seed, epoch, step, self.ranks.rank)
+            batch = self._augmented(batch.to(self.device), self.settings.has_penalty(global_step), seed=seed)
             means.add(*self._step(batch, global_step, progress))
             bar.update()
         seconds = time.perf_counter() - start_time
@@ -229,15 +228,12 @@ class _TrainingRun:
 
     def _losses(self, batch: Batch, *, penalty: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Error [B] and penalty [B], or [0] without a penalty."""
-        images = batch.images.to(self.device).permute(0, 3, 1, 2).contiguous()
-        outputs = batch.outputs.to(self.device)
+        images, outputs = batch.images.permute(0, 3, 1, 2).contiguous(), batch.outputs
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.settings.precision == "bf16"):
             if not penalty:
                 return state_error(self.parallel_network(images).float(), outputs), torch.zeros(0, device=self.device)
             error_and_penalty = error_and_jacobian_norm if self.settings.regulariser == "outputs" else error_and_gradient_norm
-            return error_and_penalty(
-                self.parallel_network, images, outputs, batch.jacobian.to(self.device), norm=self.settings.norm
-            )
+            return error_and_penalty(self.parallel_network, images, outputs, batch.jacobian, norm=self.settings.norm)
 
     def _validation_error(self) -> float:
         """Mean L1 error of an output over the held-out pictures."""
@@ -266,7 +262,8 @@ class _TrainingRun:
 
         save_network(path, self.network, record)
         plot_training(self.folder.path / "training.png", self.history)
-        validation_batch = self.source.batch(range(self.feed.count, min(self.feed.count + 16, len(self.source))), jacobian=False)
+        indices = range(self.feed.count, min(self.feed.count + 16, len(self.source)))
+        validation_batch = self.source.batch(indices, jacobian=False).to("cpu")
         with torch.no_grad():
             predicted = self.network.eval().read(validation_batch.images.to(self.device)).cpu()
         prediction_sheet(

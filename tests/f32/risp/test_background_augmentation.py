@@ -12,6 +12,7 @@ from risp_torch import Scene
 from risp_torch.risp import Batch
 from risp_torch.risp.training import background_augmentation as module
 from risp_torch.risp.training.background_augmentation import NOISE, PLAIN_SHARE, BackgroundAugmentation, random_patterns
+from risp_torch.risp.training.random_numbers import RandomNumbers
 from risp_torch.scene.rendering_parameters import Factor, Range, RenderingParameters, image_jacobian
 from tests.reference import small_scenes
 
@@ -130,7 +131,7 @@ def test_the_same_seed_gives_the_same_pictures(scene: Scene) -> None:
 
 def test_patterns_are_colours_and_some_are_plain() -> None:
     grey = torch.linspace(0.05, 0.95, 400)
-    colors = random_patterns(grey, 16, torch.Generator().manual_seed(0))
+    colors = random_patterns(grey, 16, RandomNumbers(0, (0,), count=len(grey), device=grey.device))
     assert colors.shape == (400, 16, 16, 3) and colors.min() >= 0 and colors.max() <= 1
     plain = (colors == grey[:, None, None, None]).flatten(1).all(dim=1).float().mean()
     assert 0.6 * PLAIN_SHARE < plain < 1.6 * PLAIN_SHARE

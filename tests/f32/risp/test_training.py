@@ -299,7 +299,8 @@ def test_bf16_begins_like_f32(run: Run) -> None:
     changes = {"epochs": 1, "warmup": 0.0, "learning_rate": SLOW} | augmentation
     half, single = (table(run(precision, precision=precision, **changes))[0] for precision in ("bf16", "f32"))
     assert half["error"] != single["error"]
-    for name, within in (("error", 0.01), ("loss", 0.02), ("penalty", 0.15)):
+    rounding = 20**0.5 * 2**-8  # of the 20 layers, whose activations have 8 bits each; processors differ in the rounding of sums
+    for name, within in (("error", rounding), ("loss", rounding), ("penalty", 0.15)):
         assert half[name] == pytest.approx(single[name], rel=within), name
 
 
