@@ -16,8 +16,8 @@ from ti_sim.base.staging import is_staged, launch_staged
 class Launcher:
     """A kernel with its arguments bound, for repeated launches that change only its first arguments, which are integers.
 
-    A kernel call costs about 5 us per array argument. A launch of this object sets the integers only. On a GPU it sets all
-    arguments again, and copies host arrays there and back.
+    A kernel call compares all its arrays with those of the last one. A launch of this object sets the integers only. On a GPU it
+    sets all arguments again, and copies host arrays there and back.
     """
 
     def __new__(cls, *_arguments: Any, **_options: Any) -> "Launcher":

@@ -15,7 +15,7 @@ import torch
 from tests.reference import launched_kernels as kernels
 from tests.reference.devices import host_arguments
 from tests.reference.taichi_arrays import taichi_array
-from ti_sim.base import fast_launch, launcher, staging
+from ti_sim.base import fast_launch, launch_arguments, launcher, staging
 from ti_sim.base.errors import UserError
 from ti_sim.base.launcher import Launcher
 from ti_sim.base.runtime import require, ti
@@ -27,7 +27,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
     """Launches, ordinary and bound ones, take the way of a GPU; the arguments that each is given."""
     on_gpu, arch = require().device != "cpu", ti.lang.impl.get_runtime().prog.config().arch
     impl, seen, given = ti.lang.kernel_impl, staging.launch_staged, []
-    pretended = SimpleNamespace(**vars(impl) | {"_ti_core": SimpleNamespace(Arch=SimpleNamespace(cuda=arch, vulkan=None))})
+    pretended = SimpleNamespace(
+        **vars(impl) | {"_ti_core": SimpleNamespace(Arch=SimpleNamespace(cuda=arch, vulkan=None, x64=None, arm64=None))}
+    )
 
     def launch_and_note(arguments: Sequence[Any], launch: Callable[..., Any], *options: Any) -> Any:
         def note(values: Sequence[Any]) -> Any:
@@ -42,7 +44,12 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[Any]]:
         return given
     monkeypatch.setattr(staging, "DEVICE", "cpu")
     monkeypatch.setattr(launcher, "_on_gpu", lambda: True)
-    monkeypatch.setattr(impl.Kernel, "launch_kernel", fast_launch._fast_launch(pretended, impl.Kernel.launch_kernel))
+    launch_kernel = impl.Kernel.launch_kernel.__wrapped__
+    monkeypatch.setattr(impl.Kernel, "launch_kernel", fast_launch._launch_with_staging(pretended, launch_kernel))
+    monkeypatch.setattr(impl.Kernel, "__call__", impl.Kernel.__call__.__wrapped__)
+    monkeypatch.setattr(launch_arguments, "_is_on_device", lambda _tensor, on_cuda: on_cuda)
+    for kernel in (kernels.scale_and_add, kernels.square, kernels.add_twice):
+        monkeypatch.setattr(kernel._primal, "launch_plans", None)
     return given
 
 
