@@ -46,6 +46,8 @@ class Launcher:
         ]
         for name, view in runtime_arguments:
             _check_argument(name, view)
+        element_axes = {p.name: _element_axes(p.annotation) for p in primal.arguments}
+        self._element_axes = [element_axes[name] for name, _ in runtime_arguments]
         self._integer_count, self._views = integers, [view for _, view in runtime_arguments]
         self._machine_code = self._program.compile_kernel(self._program.config(), self._program.get_device_caps(), self._compiled)
         self._bind()
@@ -69,7 +71,7 @@ class Launcher:
     def _setter_calls(self, values: Sequence[Any]) -> list[tuple[str, tuple[Any, ...]]]:
         """Calls that set the arguments after the integers to these values: (name of a context method, its arguments)."""
         result: list[tuple[str, tuple[Any, ...]]] = []
-        for position, value in enumerate(values, self._integer_count):
+        for position, (value, axes) in enumerate(zip(values, self._element_axes, strict=True), self._integer_count):
             if isinstance(value, int):
                 result.append(("set_arg_int", ((position,), value)))
             elif isinstance(value, float):
@@ -78,7 +80,8 @@ class Launcher:
                 result.append(("set_arg_ndarray", ((position,), value.arr)))
             else:
                 address = int(value.ctypes.data if isinstance(value, np.ndarray) else value.data_ptr())
-                result.append(("set_arg_external_array_with_shape", ((position,), address, value.nbytes, tuple(value.shape), 0)))
+                shape = tuple(value.shape)[: value.ndim - axes]
+                result.append(("set_arg_external_array_with_shape", ((position,), address, value.nbytes, shape, 0)))
         return result
 
 
@@ -107,6 +110,12 @@ class _DeviceLauncher(Launcher):
             launch_staged(self._views, launch, self._program.synchronize, make_copy)
         else:
             launch(self._views)
+
+
+def _element_axes(annotation: Any) -> int:
+    """Number of last axes of an array that are those of its elements."""
+    element = getattr(annotation, "dtype", None)
+    return element.ndim if isinstance(element, ti.lang.matrix.MatrixType) else 0
 
 
 def _on_gpu() -> bool:

@@ -4,12 +4,10 @@ Solids have consecutive numbers over all kinds, and so have the elements of all 
 ``corners``), in the order tetrahedra, hexahedra, ten-node tetrahedra, triangles, bending edges, springs.
 """
 
-from ti_sim.base.lanes import LANES
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.bending import bending_energy_of, bending_force, bending_force_adjoint
 from ti_sim.deformable.solids import solid_energy_of, solid_force, solid_force_adjoint
 from ti_sim.deformable.springs import spring_energy_of, spring_force, spring_force_adjoint
-from ti_sim.deformable.tet_lanes import tet_adjoints_in_lanes, tet_forces_in_lanes
 from ti_sim.deformable.triangles import triangle_energy_of, triangle_force, triangle_force_adjoint
 
 
@@ -91,12 +89,8 @@ def chunk_forces(arrays: ti.template(), states: ti.template(), out: ti.template(
     for family in ti.static(arrays.features.families):
         count = arrays.indices_of(family).shape[0]
         first, stop = count * chunk // num_chunks, count * (chunk + 1) // num_chunks
-        if ti.static(arrays.features.in_lanes):
-            for k in range((stop - first + LANES - 1) // LANES):
-                tet_forces_in_lanes(arrays, states, out, b, row, frame, first + k * LANES, stop, solid)
-        else:
-            for e in range(first, stop):
-                element_force(family, arrays, states, out, b, row, frame, e, solid, 0)
+        for e in range(first, stop):
+            element_force(family, arrays, states, out, b, row, frame, e, solid, 0)
         solid += count
 
 
@@ -110,12 +104,8 @@ def chunk_adjoints(
     for family in ti.static(arrays.features.families):
         count = arrays.indices_of(family).shape[0]
         first, stop = count * chunk // num_chunks, count * (chunk + 1) // num_chunks
-        if ti.static(arrays.features.in_lanes):
-            for k in range((stop - first + LANES - 1) // LANES):
-                tet_adjoints_in_lanes(arrays, bars, states, dual, out, b, row, frame, first + k * LANES, stop, solid)
-        else:
-            for e in range(first, stop):
-                element_force_adjoint(family, arrays, bars, states, dual, out, b, row, frame, e, solid, 0)
+        for e in range(first, stop):
+            element_force_adjoint(family, arrays, bars, states, dual, out, b, row, frame, e, solid, 0)
         solid += count
 
 

@@ -24,7 +24,6 @@ class Features:
         with_air: whether any triangle has air forces.
         controls: control rows (rows of actuation) per frame.
         with_self_contact: whether any triangles have self-contact.
-        in_lanes: whether the elements are tetrahedra that are computed several at a time (see ``tet_lanes``).
     """
 
     families: tuple[str, ...]
@@ -33,7 +32,6 @@ class Features:
     with_air: bool
     controls: int = 1
     with_self_contact: bool = False
-    in_lanes: bool = False
 
     @property
     def elastic(self) -> "Features":

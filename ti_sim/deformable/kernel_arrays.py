@@ -10,8 +10,8 @@ import numpy as np
 
 from ti_sim.base.arrays import ints_in_same_library, reals_in_same_library, to_numpy, zeros_in_same_library
 from ti_sim.base.bundles import Array, Static, bundle, views
-from ti_sim.base.runtime import require, ti, with_vector_code, without_cfg_optimisation, without_subexpression_elimination
-from ti_sim.deformable.families import ENERGIES, TABLES, Features
+from ti_sim.base.runtime import ti, without_cfg_optimisation, without_subexpression_elimination
+from ti_sim.deformable.families import TABLES, Features
 from ti_sim.deformable.inputs import DeformableInputs
 from ti_sim.deformable.model import DeformableModel
 from ti_sim.deformable.self_contact_layout import BAR_ROWS
@@ -84,11 +84,6 @@ def compiled_for(model: DeformableModel, function: Callable[P, R]) -> Callable[P
     return (without_subexpression_elimination if is_large else without_cfg_optimisation)(function)
 
 
-def compiled_for_elements(model: DeformableModel, function: Callable[P, R]) -> Callable[P, R]:
-    """``function`` whose kernels compute the elements of this model, in lanes if it ``has_lanes``."""
-    return with_vector_code(function) if has_lanes(model) else function
-
-
 def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> Features:
     """Features that kernels must be compiled for.
 
@@ -112,28 +107,16 @@ def features_of(model: DeformableModel, inputs: DeformableInputs, *, differentia
     )
 
 
-def has_lanes(model: DeformableModel) -> bool:
-    """Whether the model's elements can be computed in lanes (``tet_lanes``): on the processor, in single precision."""
-    runtime = require()
-    is_neo_hookean = (model.solid_energy_numbers == ENERGIES.index("neo_hookean")).all()
-    is_supported = model.families == ("tet",) and is_neo_hookean and not model.with_self_contact
-    return bool(is_supported) and runtime.device == "cpu" and runtime.precision == "f32"
-
-
-def prepare(
-    model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False, in_lanes: bool = False
-) -> DeformableArrays:
+def prepare(model: DeformableModel, inputs: DeformableInputs, *, differentiable: bool = False) -> DeformableArrays:
     """Combine the tables of a model and the inputs into kernel arguments.
 
     Args:
         model: the particles, elements and boundary conditions.
         inputs: inputs of all worlds, of the shapes that the model needs.
         differentiable: whether the arguments are for adjoint kernels.
-        in_lanes: whether kernels compute elements in lanes; they must be compiled ``with_vector_code``.
     """
     tables = {name: _table(inputs.particle_mass, values) for name, values in model.tables.items() if name in _TABLES}
-    features = replace(features_of(model, inputs, differentiable=differentiable), in_lanes=in_lanes)
-    return DeformableArrays(*inputs.arrays(), features=features, **tables)
+    return DeformableArrays(*inputs.arrays(), features=features_of(model, inputs, differentiable=differentiable), **tables)
 
 
 def _table(like: Array, values: np.ndarray) -> Array:

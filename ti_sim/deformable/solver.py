@@ -18,20 +18,21 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_in_same_library,
 )
-from ti_sim.base.bundles import views
+from ti_sim.base.bundles import flat, views
 from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
-from ti_sim.deformable import element_plan, world_plan
+from ti_sim.deformable import element_plan, lane_rollout, world_plan
 from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
-from ti_sim.deformable.element_plan import Slots, element_team, slots_of
+from ti_sim.deformable.element_plan import ElementOutput, Slots, element_team, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.implicit.ground_forces import ground_forces, ground_forces_adjoint
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
 from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
-from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, compiled_for_elements, has_lanes, prepare
-from ti_sim.deformable.particle_step import Output
+from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.lane_rollout import LaneAdjoint, has_lanes
+from ti_sim.deformable.particle_step import Output, StepSettings
 from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_tables import self_contact_memory
 from ti_sim.deformable.states import copy_row, initialise_frames, initialise_state, initialise_state_adjoint
@@ -120,7 +121,7 @@ class DeformableSolver(Solver):
         result = DeformableRollout(
             *frame_arrays, *divergence_marks, inputs, frames, adjoint, None if adjoint is None else checkpoints
         )
-        arrays = prepare(self.model, inputs, in_lanes=has_lanes(self.model))
+        arrays = prepare(self.model, inputs)
         self._advance(arrays, result, states, interval != 1, True, keep_every, checkpoints, 0, steps)
         mark_diverged_frames(frame_arrays, to_numpy(result.diverged_step), self.settings.substeps)
         return result
@@ -138,15 +139,18 @@ class DeformableSolver(Solver):
             states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
         bar, dual = zeros_in_same_library(like, (b, p, PARTICLE.size)), empty_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model, inputs)
-        slots = slots_of(self.model, like) if self.plan(b) == "element" else None
-        thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) for _ in range(2))
+        is_shared, in_lanes = self.plan(b) == "element", has_lanes(self.model, inputs)
+        slots = slots_of(self.model, like) if is_shared and not in_lanes else None
+        thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) if is_shared else None for _ in range(2))
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
         arrays, adjoint_arrays = (
-            prepare(self.model, inputs, differentiable=differentiable, in_lanes=has_lanes(self.model))
-            for differentiable in (False, True)
+            prepare(self.model, inputs, differentiable=differentiable) for differentiable in (False, True)
         )
         shared_arguments = (bar, dual, *bars, adjoint_arrays, sums.partial_sums())
         num_chunks = self._contact_chunks(slots)
+        lanes = None
+        if in_lanes:
+            lanes = LaneAdjoint(self.model, inputs, bars, adjoint_arrays, self._step_settings, thread_tuner=thread_tuner)
 
         def recompute_segment(first: int, count: int) -> None:
             copy_row(*views(rollout.states, first // segment_steps, states, 0))
@@ -156,21 +160,25 @@ class DeformableSolver(Solver):
             for start in reversed(range(first, first + count, _SUM_STEPS)):
                 step_count = min(_SUM_STEPS, first + count - start)
                 contacts = self_contact_memory(self.model, inputs, step=start + step_count - 1, num_chunks=num_chunks)
-                if slots:
-                    step_launcher = compiled_for_elements(self.model, StepLauncher)(
+                if lanes:
+                    lanes.run(states, first, start, step_count, sums.partial_sums())
+                elif slots:
+                    step_launcher = StepLauncher(
                         element_plan.step_all_adjoint, element_team(like, self.model, slots, b), slots, states, first,
-                        element_bars, *shared_arguments, contacts, *self._step_arguments(),
+                        element_bars, *shared_arguments, contacts, self._step_settings,
                     )  # fmt: skip
                     step_launcher.run(start + step_count - 1, step_count, thread_tuner, direction=-1)
                 else:
-                    compiled_for_elements(self.model, world_plan.advance_adjoint)(*views(
+                    world_plan.advance_adjoint(*views(
                         states, rollout.diverged_step, *shared_arguments, contacts, iterations_per_task(b),
-                        *self._step_arguments(), start, start - first, step_count,
+                        self._step_settings, start, start - first, step_count,
                     ))  # fmt: skip
                 sums.add_partial_sums()
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
-        if slots:
+        if lanes:
+            lanes.finish(bar, sums.bars.solid_actuation)
+        elif slots:
             element_plan.sum_element_bars(*views(slots, element_bars, bar))
         sums.finish()
         initialise_state_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
@@ -293,27 +301,37 @@ class DeformableSolver(Solver):
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         output = Output(rollout.particle_q, rollout.particle_qd, checkpoints, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
-        if self.plan(b) == "element":
+        is_shared, fault = self.plan(b) == "element", int_zeros_in_same_library(like, (b, p))
+        if is_shared:
+            thread_tuner = thread_tuner or ThreadTuner(element_plan.threads_per_world(b))
+        if has_lanes(self.model, rollout.inputs):
+            lane_rollout.advance(
+                self.model, rollout.inputs, states, ElementOutput(*flat(output), fault), arrays, self._step_settings, first=first,
+                steps=steps, in_place=in_place, thread_tuner=thread_tuner,
+            )  # fmt: skip
+            element_plan.first_fault(*views(fault, *diverged))
+            return
+        if is_shared:
             slots = slots_of(self.model, like)
             contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
             forces = zeros_in_same_library(like, (b, slots.rows, 3))
-            fault = int_zeros_in_same_library(like, (b, p))
-            step_launcher = compiled_for_elements(self.model, StepLauncher)(
+            step_launcher = StepLauncher(
                 element_plan.step_all, element_team(like, self.model, slots, b), slots, states, first, int(in_place), forces,
-                output, fault, arrays, contacts, *self._step_arguments(),
+                output, fault, arrays, contacts, self._step_settings,
             )  # fmt: skip
-            step_launcher.run(first, steps, thread_tuner or ThreadTuner(element_plan.threads_per_world(b)), direction=1)
+            step_launcher.run(first, steps, thread_tuner, direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
-        compiled_for_elements(self.model, world_plan.advance)(*views(
+        world_plan.advance(*views(
             states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, arrays, contacts,
-            iterations_per_task(b), *self._step_arguments(), first, steps,
+            iterations_per_task(b), self._step_settings, first, steps,
         ))  # fmt: skip
 
-    def _step_arguments(self) -> tuple[float, float, int]:
-        """Ground height [m], step [s] and substeps as kernel arguments."""
-        return float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps)
+    @property
+    def _step_settings(self) -> StepSettings:
+        """Ground height [m], step [s] and substeps."""
+        return StepSettings(float(self.model.ground_height), float(self.settings.dt), int(self.settings.substeps))
 
     def _contact_chunks(self, slots: Slots | None) -> int:
         """Number of chunks of the self-contact triangles: that of the elements, or on a GPU one per triangle."""

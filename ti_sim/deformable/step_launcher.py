@@ -1,4 +1,4 @@
-"""Launches many steps of the element plan by the threads of a team."""
+"""Launches many steps by the threads of a team."""
 
 from typing import Any
 
@@ -6,31 +6,31 @@ from ti_sim.base.launcher import Launcher
 from ti_sim.base.parallel import ThreadTuner
 from ti_sim.base.runtime import require
 from ti_sim.base.teams import Team, raise_if_timed_out, reset_arrivals
-from ti_sim.deformable.element_plan import Slots
 
 
 class StepLauncher:
-    """A kernel of the element plan with its arguments bound."""
+    """A kernel of many steps with its arguments bound."""
 
-    def __init__(self, kernel: Any, team: Team, slots: Slots, *arguments: Any) -> None:
+    def __init__(self, kernel: Any, team: Team, *arguments: Any) -> None:
         """Set the arguments.
 
         Args:
-            kernel: ``element_plan.step_all`` or ``step_all_adjoint``.
+            kernel: kernel of ``element_plan`` or ``lane_plan`` whose first arguments are the first step, the number of steps, the
+                number of threads in a group, and the team.
             team: the threads; on a CPU the number in a group is an argument of each launch.
-            slots: slots of the elements.
-            arguments: arguments of the kernel, beginning with ``states``.
+            arguments: the arguments after the team.
         """
         self._team = team
-        self._launch = Launcher(kernel, team, slots, *arguments, integers=3)
+        self._launch = Launcher(kernel, team, *arguments, integers=3)
 
-    def run(self, first: int, steps: int, thread_tuner: ThreadTuner, *, direction: int) -> None:
+    def run(self, first: int, steps: int, thread_tuner: ThreadTuner | None, *, direction: int) -> None:
         """Run ``steps`` steps.
 
         Args:
             first: first step.
             steps: number of steps.
-            thread_tuner: chooses the number of threads on a CPU; a GPU takes all of the team and runs all steps in one launch.
+            thread_tuner: chooses the number of threads on a CPU; without it, and on a GPU, all of the team run all steps in one
+                launch.
             direction: 1 for ascending steps, -1 for descending ones.
 
         Raises:
@@ -42,7 +42,7 @@ class StepLauncher:
             self._launch(first + direction * executed_steps, count, threads)
             raise_if_timed_out(self._team)
 
-        if require().device == "cpu":
+        if require().device == "cpu" and thread_tuner is not None:
             thread_tuner.run(launch, steps)
         else:
             launch(self._team.size, 0, steps)

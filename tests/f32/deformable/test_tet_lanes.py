@@ -9,10 +9,9 @@ from tests.reference.deformable_cases import inputs_for, solid_body
 from ti_sim import Checkpoint, StoreAll
 from ti_sim.base.lanes import LANES
 from ti_sim.base.runtime import require
-from ti_sim.deformable import kernel_arrays
 from ti_sim.deformable import solver as solver_module
 from ti_sim.deformable.inputs import DeformableInputs
-from ti_sim.deformable.kernel_arrays import has_lanes
+from ti_sim.deformable.lane_rollout import has_lanes
 from ti_sim.deformable.model import DeformableModel, DeformableSettings
 from ti_sim.deformable.solver import DeformableSolver
 from ti_sim.meshes import box_hexes, box_tets
@@ -68,10 +67,9 @@ def run(model: DeformableModel, inputs: DeformableInputs, plan: str, adjoint: St
 @pytest.mark.parametrize(("worlds", "damping", "tets"), [(2, 0.0, 60), (1, 2.0, 3 * LANES + 1), (3, 2.0, LANES - 2)])
 def test_lanes_give_the_same(worlds: int, damping: float, tets: int, plan: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model, inputs = block(worlds=worlds, damping=damping, tets=tets)
-    assert has_lanes(model)
+    assert has_lanes(model, inputs)
     found = {adjoint: run(model, inputs, plan, adjoint) for adjoint in (StoreAll(), Checkpoint(7))}
-    for module in (kernel_arrays, solver_module):
-        monkeypatch.setattr(module, "has_lanes", lambda _model: False)
+    monkeypatch.setattr(solver_module, "has_lanes", lambda *_: False)
     wanted = run(model, inputs, plan, StoreAll())
     for name in ("particle_q0", "particle_mass", "particle_contact", "solid_material", "solid_actuation", "gravity", "load"):
         assert np.any(wanted[name]), name
@@ -85,8 +83,9 @@ def test_lanes_give_the_same(worlds: int, damping: float, tets: int, plan: str, 
 
 def test_models_that_have_lanes() -> None:
     tets, hexahedra = box_tets((1.0, 1.0, 1.0), (1, 1, 1)), box_hexes((1.0, 1.0, 1.0), (1, 1, 1))
-    assert has_lanes(solid_body(tets)[0])
-    assert not has_lanes(solid_body(tets, energy="stvk")[0])
-    assert not has_lanes(solid_body(hexahedra)[0])
+    model, inputs = solid_body(tets)
+    assert has_lanes(model, inputs)
+    assert not has_lanes(solid_body(tets, energy="stvk")[0], inputs)
+    assert not has_lanes(solid_body(hexahedra)[0], inputs)
     mixed = DeformableModel(particle_rest=tets.vertices, tet_indices=tets.indices, spring_indices=np.array([[0, 1]]))
-    assert not has_lanes(mixed)
+    assert not has_lanes(mixed, inputs)
