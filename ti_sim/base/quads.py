@@ -12,6 +12,7 @@ from ti_sim.base.lanes import LANES, LaneVector, constant_lanes
 from ti_sim.base.runtime import ti
 
 Quads = Annotated[Any, ti.types.ndarray(dtype=ti.types.vector(4, ti.f32), ndim=1)]  # [rows, 4]
+IntQuads = Annotated[Any, ti.types.ndarray(dtype=ti.types.vector(4, ti.i32), ndim=1)]  # [rows, 4]
 Pairs = Annotated[Any, ti.types.ndarray(dtype=ti.types.vector(2, ti.f32), ndim=1)]  # [rows, 2]
 
 QUADS = LANES // 4  # rows of a number in lanes
@@ -69,22 +70,32 @@ def add_block(quads: ti.template(), first, value):
 
 @ti.func
 def gather_rows(quads: ti.template(), rows):
-    """``LaneVector`` of the first three numbers of a row for each lane."""
-    a, b = _joined(quads[rows[0]], quads[rows[4]]), _joined(quads[rows[1]], quads[rows[5]])
-    c, d = _joined(quads[rows[2]], quads[rows[6]]), _joined(quads[rows[3]], quads[rows[7]])
-    ab, cd, z = _interleaved_01(a, b), _interleaved_01(c, d), _first_pairs(_interleaved_23(a, b), _interleaved_23(c, d))
-    return LaneVector(_first_pairs(ab, cd), _last_pairs(ab, cd), z)
+    """A row for each lane: four pairs of rows, of lanes 0 and 4, 1 and 5, ..., whose sums and differences ``separated`` takes."""
+    return LaneVector(
+        _joined(quads[rows[0]], quads[rows[4]]), _joined(quads[rows[1]], quads[rows[5]]),
+        _joined(quads[rows[2]], quads[rows[6]]), _joined(quads[rows[3]], quads[rows[7]]),
+    )  # fmt: skip
+
+
+@ti.func
+def separated(rows: ti.template()):
+    """``LaneVector`` of the first three numbers of rows for each lane, which are sums or differences of ``gather_rows``."""
+    a, b, c, d = rows[0], rows[1], rows[2], rows[3]
+    ab, cd = _kept(_interleaved_01(a, b)), _kept(_interleaved_01(c, d))
+    return LaneVector(
+        _first_pairs(ab, cd), _last_pairs(ab, cd),
+        _first_pairs(_kept(_interleaved_23(a, b)), _kept(_interleaved_23(c, d))),
+    )  # fmt: skip
 
 
 @ti.func
 def add_rows(quads: ti.template(), rows, value: ti.template()):
     """Add a ``LaneVector`` to a row for each lane, one after the other: lanes may share a row."""
-    zero = constant_lanes(0.0)
-    xy, zw = _interleaved_01(value[0], value[1]), _interleaved_01(value[2], zero)
-    xy_next, zw_next = _interleaved_23(value[0], value[1]), _interleaved_23(value[2], zero)
-    rows_04, rows_15, rows_26, rows_37 = (
-        _first_pairs(xy, zw), _last_pairs(xy, zw), _first_pairs(xy_next, zw_next), _last_pairs(xy_next, zw_next)
-    )  # fmt: skip
+    x, y, z, zero = value[0], value[1], value[2], constant_lanes(0.0)
+    xy, zw = _kept(_interleaved_01(x, y)), _kept(_interleaved_01(z, zero))
+    next_xy, next_zw = _kept(_interleaved_23(x, y)), _kept(_interleaved_23(z, zero))
+    rows_04, rows_15 = _kept(_first_pairs(xy, zw)), _kept(_last_pairs(xy, zw))
+    rows_26, rows_37 = _kept(_first_pairs(next_xy, next_zw)), _kept(_last_pairs(next_xy, next_zw))
     quads[rows[0]] = quads[rows[0]] + _low(rows_04)
     quads[rows[1]] = quads[rows[1]] + _low(rows_15)
     quads[rows[2]] = quads[rows[2]] + _low(rows_26)
@@ -93,6 +104,12 @@ def add_rows(quads: ti.template(), rows, value: ti.template()):
     quads[rows[5]] = quads[rows[5]] + _high(rows_15)
     quads[rows[6]] = quads[rows[6]] + _high(rows_26)
     quads[rows[7]] = quads[rows[7]] + _high(rows_37)
+
+
+@ti.func
+def _kept(a):
+    """The same numbers (and 0 for -0). The compiler would write several shuffles in a row as a copy of each number."""
+    return a + 0.0
 
 
 # Each of the following is one instruction of a processor with vectors of eight numbers, which shuffles both halves alike.

@@ -7,8 +7,7 @@ the particles. A team of one thread per world has one chunk.
 from typing import Any
 
 from ti_sim.base.bundles import Integer, bundle, kernel, with_fields
-from ti_sim.base.lanes import LANES
-from ti_sim.base.quads import Pairs
+from ti_sim.base.quads import QUADS, Pairs
 from ti_sim.base.runtime import ti
 from ti_sim.base.teams import Team, lane_entry, lane_share, takes_part, team_iterations, team_thread, wait_for_group
 from ti_sim.deformable.element_plan import ElementOutput
@@ -110,7 +109,7 @@ def step_lanes(
     for index in range(team_iterations(with_fields(team, size=team_size))):
         threads = with_fields(team, size=team_size)
         if takes_part(threads, index):
-            thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * LANES)
+            thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * QUADS)
             shares, copies = lane_share(threads, thread.lane, particles.copies), particles.copies
             controls = arrays.solid_actuation.shape[1]
             load_chunks(threads, thread, particles, states, (step - states.first_step) * (1 - in_place))
@@ -159,7 +158,7 @@ def step_lanes_adjoint(
     for index in range(team_iterations(with_fields(team, size=team_size))):
         threads = with_fields(team, size=team_size)
         if takes_part(threads, index):
-            thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * LANES)
+            thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * QUADS)
             shares, copies = lane_share(threads, thread.lane, particles.copies), particles.copies
             controls = arrays.solid_actuation.shape[1]
             load_chunks(threads, thread, particles, states, step - states.first_step + 1)

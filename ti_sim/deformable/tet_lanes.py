@@ -8,10 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ti_sim.base.arrays import Array, to_numpy
+from ti_sim.base.arrays import to_numpy
 from ti_sim.base.bundles import bundle
 from ti_sim.base.lanes import LANES, LaneMatrix, LaneVector
-from ti_sim.base.quads import QUADS, Quads, add_block, add_rows, block_count, gather_rows, in_blocks, load_block
+from ti_sim.base.quads import (
+    QUADS,
+    IntQuads,
+    Quads,
+    add_block,
+    add_rows,
+    block_count,
+    gather_rows,
+    in_blocks,
+    load_block,
+    separated,
+)
 from ti_sim.base.rows import Row
 from ti_sim.base.runtime import ti
 from ti_sim.deformable.energies import inner, neo_hookean_differential, neo_hookean_stress, symmetric_product
@@ -28,13 +39,13 @@ class TetBlocks:
     """Tables and parameters of the tetrahedra, by blocks.
 
     Attributes:
-        corner: [blocks x 4 x LANES] int32, particles of corner 0 of the tetrahedra of a block, then of corner 1, 2 and 3.
+        corner: particles of corner 0 of the tetrahedra of a block, then of corners 1, 2 and 3.
         rest: columns ``REST`` of each block.
         material: columns ``SOLID_MATERIAL`` of each world and block.
         actuation: one column of each world, control row and block.
     """
 
-    corner: Array
+    corner: IntQuads
     rest: Quads
     material: Quads
     actuation: Quads
@@ -57,7 +68,7 @@ def tet_blocks(model: DeformableModel, inputs: DeformableInputs) -> TetBlocks:
     rest = np.concatenate([rest, np.repeat(rest[-1:], missing, axis=0)])
     rest[len(indices) :, REST.minus_volume] = 0.0
     material, actuation = to_numpy(inputs.solid_material), to_numpy(inputs.solid_actuation)[..., None]
-    return TetBlocks(np.ascontiguousarray(corner).reshape(-1), in_blocks(rest), in_blocks(material), in_blocks(actuation))
+    return TetBlocks(np.ascontiguousarray(corner).reshape(-1, 4), in_blocks(rest), in_blocks(material), in_blocks(actuation))
 
 
 @bundle
@@ -91,8 +102,7 @@ class LaneTets:
 @ti.func
 def corner_particles(blocks: ti.template(), block, corner: ti.template()):
     """Particles at a corner of the tetrahedra of a block."""
-    first = (block * CORNERS + corner) * LANES
-    return ti.Vector([blocks.corner[first + lane] for lane in range(LANES)])
+    return load_block(blocks.corner, QUADS * (block * CORNERS + corner))
 
 
 @ti.func
@@ -147,10 +157,10 @@ def _outer_sum(
 @ti.func
 def gradient_of(tets: ti.template(), rows: ti.template(), first):
     """Gradient in the rest shape of a vector field, which particle p has in row ``first + p``."""
-    origin = gather_rows(rows, tets.p0 + first)
-    d1 = gather_rows(rows, tets.p1 + first) - origin
-    d2 = gather_rows(rows, tets.p2 + first) - origin
-    d3 = gather_rows(rows, tets.p3 + first) - origin
+    origin = gather_rows(rows, tets.p0 + first)  # rows are subtracted before their numbers are separated: fewer of those
+    d1 = separated(gather_rows(rows, tets.p1 + first) - origin)
+    d2 = separated(gather_rows(rows, tets.p2 + first) - origin)
+    d3 = separated(gather_rows(rows, tets.p3 + first) - origin)
     return _outer_sum(d1, d2, d3, tets.g1, tets.g2, tets.g3)
 
 
