@@ -17,9 +17,9 @@ from ti_sim.deformable.kernel_arrays import DeformableArrays
 from ti_sim.deformable.lane_step import (
     LaneParticleBars,
     LaneParticles,
-    load_state,
     step_particle,
     step_particle_adjoint,
+    stored_state,
 )
 from ti_sim.deformable.particle_step import StepSettings
 from ti_sim.deformable.tet_lanes import CORNERS, TetBlockBars, TetBlocks, block_adjoints, block_forces, load_tets
@@ -44,12 +44,20 @@ class StoredStates:
 
 @bundle
 class LaneThread:
-    """Chunk of a thread's world, in a kernel: world, chunk, first and last + 1 of its particles."""
+    """Chunk of a thread's world, in a kernel.
+
+    Attributes:
+        world, chunk: their numbers.
+        first, stop: first particle of the chunk, and last one + 1.
+        row, copy_row: row of the world's first particle, and of that in the copy of the chunk.
+    """
 
     world: Any
     chunk: Any
     first: Any
     stop: Any
+    row: Any
+    copy_row: Any
 
 
 @ti.func
@@ -57,7 +65,9 @@ def chunk_of(team: ti.template(), thread: ti.template(), particles: ti.template(
     """``LaneThread`` of the k-th chunk that a thread takes."""
     chunk = lane_entry(team, thread.lane, k)
     first, stop = particles.count * chunk // particles.copies, particles.count * (chunk + 1) // particles.copies
-    return LaneThread(thread.group, chunk, first, stop)
+    row = thread.group * particles.count
+    copy_row = row * particles.copies + chunk * particles.count
+    return LaneThread(thread.group, chunk, first, stop, row, copy_row)
 
 
 @ti.func
@@ -73,7 +83,9 @@ def load_chunks(team: ti.template(), thread: ti.template(), particles: ti.templa
         part = chunk_of(team, thread, particles, k)
         first_state = first_pair(states, part.world, row, particles)
         for p in range(part.first, part.stop):
-            load_state(particles, states.pairs, part.world * particles.count + p, first_state + _ROWS * p)
+            x, v = stored_state(states.pairs, first_state + _ROWS * p)
+            particles.position[part.row + p] = x
+            particles.velocity[part.row + p] = v
 
 
 @ti.func
@@ -81,15 +93,13 @@ def store_rows(output: ti.template(), particles: ti.template(), part: ti.templat
     """Write the current state of a chunk to the frames and checkpoints at the end of a step, if there are any."""
     if output.write_frames == 1 and (step + 1) % substeps == 0:
         for p in range(part.first, part.stop):
-            i = part.world * particles.count + p
-            x, v = particles.position[i], particles.velocity[i]
+            x, v = particles.position[part.row + p], particles.velocity[part.row + p]
             for k in ti.static(range(3)):
                 output.particle_q[part.world, (step + 1) // substeps, p, k] = x[k]
                 output.particle_qd[part.world, (step + 1) // substeps, p, k] = v[k]
     if output.keep_every > 0 and (step + 1) % output.keep_every == 0:
         for p in range(part.first, part.stop):
-            i = part.world * particles.count + p
-            x, v = particles.position[i], particles.velocity[i]
+            x, v = particles.position[part.row + p], particles.velocity[part.row + p]
             for k in ti.static(range(3)):
                 output.checkpoints[part.world, (step + 1) // output.keep_every, p, k] = x[k]
                 output.checkpoints[part.world, (step + 1) // output.keep_every, p, 3 + k] = v[k]
@@ -116,16 +126,15 @@ def step_lanes(
             wait_for_group(threads, thread)
             for s in range(num_steps):
                 current_step = step + s
-                control = actuation_row(arrays, current_step, settings.substeps)
+                control, frame = actuation_row(arrays, current_step, settings.substeps), current_step // settings.substeps
                 for k in range(shares):
                     part = chunk_of(threads, thread, particles, k)
-                    first, first_force = part.world * particles.count, (part.world * copies + part.chunk) * particles.count
                     for block in range(blocks * part.chunk // copies, blocks * (part.chunk + 1) // copies):
                         lanes = load_tets(
                             tets, part.world * blocks + block, (part.world * controls + control) * blocks + block, block
                         )
                         block_forces(
-                            lanes, particles.position, particles.velocity, first, particles.force, first_force,
+                            lanes, particles.position, particles.velocity, part.row, particles.force, part.copy_row,
                             ti.static(arrays.features.with_damping),
                         )  # fmt: skip
                 wait_for_group(threads, thread)
@@ -137,8 +146,9 @@ def step_lanes(
                         first_state = -1
                     for p in range(part.first, part.stop):
                         step_particle(
-                            particles, arrays, states.pairs, output.fault, part.world, p, first_state, current_step, settings
-                        )
+                            particles, arrays, states.pairs, output.fault, part.world, p, part.row, part.row * copies,
+                            first_state, current_step, frame, settings,
+                        )  # fmt: skip
                     store_rows(output, particles, part, current_step, settings.substeps)
                 wait_for_group(threads, thread)
 
@@ -166,25 +176,24 @@ def step_lanes_adjoint(
                 current_step, is_frame = step - s, 0
                 if (current_step + 1) % settings.substeps == 0:
                     is_frame = 1
-                control = actuation_row(arrays, current_step, settings.substeps)
+                control, frame = actuation_row(arrays, current_step, settings.substeps), current_step // settings.substeps
                 for k in range(shares):
                     part = chunk_of(threads, thread, particles, k)
                     first_state = first_pair(states, part.world, current_step - states.first_step, particles)
                     for p in range(part.first, part.stop):
                         step_particle_adjoint(
-                            particles, particle_bars, arrays, bars, states.pairs, part.world, p, first_state, current_step,
-                            is_frame, settings,
+                            particles, particle_bars, arrays, bars, states.pairs, part.world, p, part.row, part.row * copies,
+                            first_state, frame, is_frame, settings,
                         )  # fmt: skip
                 wait_for_group(threads, thread)
                 for k in range(shares):
                     part = chunk_of(threads, thread, particles, k)
-                    first, first_bar = part.world * particles.count, (part.world * copies + part.chunk) * particles.count
                     for block in range(blocks * part.chunk // copies, blocks * (part.chunk + 1) // copies):
                         lanes = load_tets(
                             tets, part.world * blocks + block, (part.world * controls + control) * blocks + block, block
                         )
                         block_adjoints(
-                            lanes, tet_bars, particles.position, particles.velocity, particle_bars.dual, first,
-                            particle_bars.position_part, particle_bars.velocity_part, first_bar,
+                            lanes, tet_bars, particles.position, particles.velocity, particle_bars.dual, part.row,
+                            particle_bars.position_part, particle_bars.velocity_part, part.copy_row,
                         )  # fmt: skip
                 wait_for_group(threads, thread)

@@ -85,11 +85,10 @@ def lane_particle_bars(particles: LaneParticles, frame_bars: tuple[Array, Array]
 
 
 @ti.func
-def load_state(particles: ti.template(), states: ti.template(), i, first):
-    """Make a state the current one of the particle in row i; its position and velocity are in three rows of ``states``."""
+def stored_state(states: ti.template(), first):
+    """Position and velocity in three rows of ``states``, as rows of four numbers."""
     xy, zu, vw = states[first], states[first + 1], states[first + 2]
-    particles.position[i] = ti.Vector([xy[0], xy[1], zu[0], 0.0])
-    particles.velocity[i] = ti.Vector([zu[1], vw[0], vw[1], 0.0])
+    return ti.Vector([xy[0], xy[1], zu[0], 0.0]), ti.Vector([zu[1], vw[0], vw[1], 0.0])
 
 
 @ti.func
@@ -101,15 +100,19 @@ def store_state(states: ti.template(), first, x, v):
 
 
 @ti.func
-def take_sum(copied: ti.template(), first, count, copies: ti.template()):
-    """Sum of rows ``first``, ``first + count``, ... of all copies, which are cleared."""
+def sum_copies(particles: ti.template(), copied: ti.template(), first):
+    """Sum of the rows of a particle in all copies, of which ``first`` is the first."""
     total = copied[first] * 1.0
-    copied[first] = total * 0.0
-    for copy in ti.static(range(1, copies)):
-        row = first + copy * count
-        total += copied[row]
-        copied[row] = ti.Vector([0.0, 0.0, 0.0, 0.0])
+    for copy in ti.static(range(1, particles.copies)):
+        total += copied[first + copy * particles.count]
     return total
+
+
+@ti.func
+def clear_copies(particles: ti.template(), copied: ti.template(), first):
+    """Set the rows of ``sum_copies`` to zero; after all loads, since a store makes the kernel load addresses again."""
+    for copy in ti.static(range(particles.copies)):
+        copied[first + copy * particles.count] = ti.Vector([0.0, 0.0, 0.0, 0.0])
 
 
 @ti.func
@@ -120,32 +123,33 @@ def touches_ground(arrays: ti.template(), p, x, v, settings: ti.template()):
 
 @ti.func
 def step_particle(
-    particles: ti.template(), arrays: ti.template(), states: ti.template(), fault: ti.template(), b, p, first_state, step,
-    settings: ti.template(),
+    particles: ti.template(), arrays: ti.template(), states: ti.template(), fault: ti.template(), b, p, first_row, first_copy,
+    first_state, step, frame, settings: ti.template(),
 ):  # fmt: skip
     """Step particle p of world b.
 
     Args:
         particles: ``LaneParticles``.
         arrays: ``DeformableArrays``.
-        states: rows of states, to which the new one is written unless ``first_state`` is negative.
+        states: rows of states, to which the new one is written.
         fault: [B, P] int32, see ``element_plan.ElementOutput``.
         b, p: world and particle.
-        first_state: row of the new state of the world's first particle.
+        first_row: row of the world's first particle.
+        first_copy: its row in the first copy.
+        first_state: row of its new state, negative if it is not stored.
         step: step of the rollout.
+        frame: frame interval of the step.
         settings: ``StepSettings``.
     """
-    i = b * particles.count + p
-    force = take_sum(
-        particles.force, b * particles.copies * particles.count + p, particles.count, ti.static(particles.copies)
-    )
+    i, copy = first_row + p, first_copy + p
+    force = sum_copies(particles, particles.force, copy)
     x, v = particles.position[i], particles.velocity[i]
     held = 0
     if particles.is_special[p] == 1:
         held = arrays.particle_table[p, HELD]
         load_row = arrays.particle_table[p, LOADED]
         if load_row >= 0:
-            force += as_quad(load_slot_vec3(arrays.load, b, step // settings.substeps, load_row, 0))
+            force += as_quad(load_slot_vec3(arrays.load, b, frame, load_row, 0))
         if touches_ground(arrays, p, x, v, settings):
             force += as_quad(
                 ground_force(arrays, b, p, vec3(x[0], x[1], x[2]), vec3(v[0], v[1], v[2]), settings.ground, settings.dt)
@@ -155,10 +159,11 @@ def step_particle(
         prescribed_row = arrays.particle_table[p, PRESCRIBED]
         v = ti.Vector([0.0, 0.0, 0.0, 0.0])
         if prescribed_row >= 0:
-            v = as_quad(load_slot_vec3(arrays.prescribed_qd, b, step // settings.substeps, prescribed_row, 0))
+            v = as_quad(load_slot_vec3(arrays.prescribed_qd, b, frame, prescribed_row, 0))
     x += v * settings.dt
     particles.position[i] = x
     particles.velocity[i] = v
+    clear_copies(particles, particles.force, copy)
     if first_state >= 0:
         store_state(states, first_state + 3 * p, x, v)
     squares = x * x + v * v
@@ -170,7 +175,7 @@ def step_particle(
 @ti.func
 def step_particle_adjoint(
     particles: ti.template(), particle_bars: ti.template(), arrays: ti.template(), bars: ti.template(), states: ti.template(),
-    b, p, first_state, step, is_frame, settings: ti.template(),
+    b, p, first_row, first_copy, first_state, frame, is_frame, settings: ti.template(),
 ):  # fmt: skip
     """Adjoint of ``step_particle``: makes the state before the step the current one, and writes the adjoint of the force.
 
@@ -182,21 +187,15 @@ def step_particle_adjoint(
         is_frame: 1 if the step ends at a frame.
         others: as in ``step_particle``.
     """
-    i, first_part = b * particles.count + p, b * particles.copies * particles.count + p
-    frame = step // settings.substeps
-    x_bar = particle_bars.position[i] + take_sum(
-        particle_bars.position_part, first_part, particles.count, ti.static(particles.copies)
-    )
-    v_bar = particle_bars.velocity[i] + take_sum(
-        particle_bars.velocity_part, first_part, particles.count, ti.static(particles.copies)
-    )
+    i, copy = first_row + p, first_copy + p
+    x_bar = particle_bars.position[i] + sum_copies(particles, particle_bars.position_part, copy)
+    v_bar = particle_bars.velocity[i] + sum_copies(particles, particle_bars.velocity_part, copy)
     if is_frame == 1:
         x_bar += as_quad(load_slot_vec3(particle_bars.particle_q, b, frame + 1, p, 0))
         v_bar += as_quad(load_slot_vec3(particle_bars.particle_qd, b, frame + 1, p, 0))
     v_bar += x_bar * settings.dt
     mobility, next_velocity = particles.mobility[i], particles.velocity[i]
-    load_state(particles, states, i, first_state + 3 * p)
-    x, v = particles.position[i], particles.velocity[i]
+    x, v = stored_state(states, first_state + 3 * p)
     # The force on the particle is mass (velocity change - gravity dt) / dt.
     work = (next_velocity - v - particles.gravity[b]) * v_bar
     motion_bar = ti.Vector([v_bar[0], v_bar[1], v_bar[2], 0.0 - (work[0] + work[1] + work[2]) * mobility])
@@ -228,3 +227,7 @@ def step_particle_adjoint(
     particle_bars.position[i] = x_bar
     particle_bars.velocity[i] = v_bar
     particle_bars.dual[i] = force_bar
+    particles.position[i] = x
+    particles.velocity[i] = v
+    clear_copies(particles, particle_bars.position_part, copy)
+    clear_copies(particles, particle_bars.velocity_part, copy)
