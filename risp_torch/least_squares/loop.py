@@ -29,6 +29,8 @@ class Policy:
         acceptance, termination: of steps, and of starts.
         horizon: of problems over a growing horizon, or None.
         valley: steps where no other is accepted, or None.
+        meeting: distance (``LeastSquaresProblem.distance``) within which starts are in one minimum: only the one with the longest
+            horizon, or else the best of them continues, and all end where it ends. 0 keeps all.
         in_one_batch: whether candidates of all starts are evaluated in one batch; otherwise start by start, each with the
             objectives that those before it have reached.
     """
@@ -41,6 +43,7 @@ class Policy:
     termination: Termination = field(default_factory=Termination)
     horizon: GrowingHorizon | None = None
     valley: ValleySearch | None = None
+    meeting: float = 0.0
     in_one_batch: bool = False
 
 
@@ -56,6 +59,7 @@ class Starts:
         reached: [S, H] objectives with which the starts reached the next horizon; infinite before that.
         active: [S] whether a start takes steps.
         stopped: [S] whether a start was stopped for being far behind another one.
+        joined: [S] another start that a start has met and ends with; -1 if none.
     """
 
     points: list[Any]
@@ -65,6 +69,7 @@ class Starts:
     reached: np.ndarray
     active: np.ndarray
     stopped: np.ndarray
+    joined: np.ndarray
 
     @staticmethod
     def begin(points: Sequence[Any], policy: Policy, objectives: np.ndarray | None = None) -> Starts:
@@ -77,8 +82,16 @@ class Starts:
         active = np.ones(count, dtype=bool) if objectives is None else np.isfinite(values)
         return Starts(
             list(points), values, np.full(count, policy.search.first), np.zeros(count, dtype=np.int64),
-            np.full((count, stages), np.inf), active, np.zeros(count, dtype=bool),
+            np.full((count, stages), np.inf), active, np.zeros(count, dtype=bool), np.full(count, -1),
         )  # fmt: skip
+
+    @property
+    def ends(self) -> np.ndarray:
+        """[S] the start that each one ends with, itself if it has met none."""
+        ends = np.arange(len(self.points))
+        while (self.joined[ends] >= 0).any():
+            ends = np.where(self.joined[ends] >= 0, self.joined[ends], ends)
+        return ends
 
     def copy(self) -> Starts:
         """An independent copy; the points, which are not modified, are shared."""
@@ -134,6 +147,7 @@ def minimise(
         starts.restore(saved["starts"])
         first = int(saved["rounds"])
     for number in range(first, policy.rounds):
+        _join(problem, policy, starts)
         if not starts.active.any():
             break
         before, rows = starts.copy(), np.flatnonzero(starts.active)
@@ -144,13 +158,27 @@ def minimise(
             _advance(staged, policy, starts, before, dict(zip(batch.tolist(), models, strict=True)))
         if policy.horizon is not None:
             stopped = policy.horizon.stopped(starts.reached, starts.active)
-            starts.stopped |= stopped
             starts.active &= ~stopped
+            starts.stopped |= stopped
+            starts.stopped |= starts.stopped[starts.ends]
         if after_round is not None:
             after_round(before, starts)
         if checkpoint is not None:
             checkpoint.save({"starts": starts.to_arrays(), "rounds": number + 1})
+    starts.points, starts.objectives = [starts.points[end] for end in starts.ends], starts.objectives[starts.ends]
     return starts
+
+
+def _join(problem: LeastSquaresProblem, policy: Policy, starts: Starts) -> None:
+    """End every start that has met another one over the same or a later horizon; over the same one, a better one."""
+    order = np.lexsort((starts.objectives, -starts.stage))
+    order = [row for row in order if np.isfinite(starts.objectives[row]) and not starts.stopped[row]]
+    for number, row in enumerate(order if policy.meeting else ()):
+        for other in order[:number]:
+            if not starts.active[row] or starts.joined[other] >= 0:
+                continue
+            if problem.distance(starts.points[row], starts.points[other]) <= policy.meeting:
+                starts.active[row], starts.joined[row] = False, other
 
 
 @dataclass
@@ -198,9 +226,7 @@ def _advance(
     _search(problem, policy, rounds)
     for row, start_round in rounds.items():
         if start_round.damping is None and policy.valley is not None:
-            ended = [(starts.points[other], float(starts.objectives[other])) for other in np.flatnonzero(~starts.active)]
-            if not policy.valley.is_repeated(start_round.point, start_round.before, ended):
-                _search_valley(problem, policy, policy.valley, start_round, lowest)
+            _search_valley(problem, policy, policy.valley, start_round, lowest)
         _conclude(policy, starts, row, start_round, lowest)
         before.objectives[row] = start_round.before
 
@@ -245,11 +271,15 @@ def _groups(policy: Policy, start_round: _Round, damping: float) -> Iterator[_Gr
         steps = {used: policy.damping.step(start_round.equations, used) for used in dict.fromkeys(used for used, _ in group)}
         steps = {used: step for used, step in steps.items() if step is not None}
         candidates = [(used, limited(steps[used], length, policy.limit)) for used, length in group if used in steps]
+        stays = bool(candidates) and not (policy.in_one_batch or any(step.any() for _, step in candidates))
         if candidates:
+            candidates = candidates[:1] if stays else candidates
             if policy.termination.step:
                 whole = [limited(step, 1.0, policy.limit) for step in steps.values()]
                 start_round.longest = max(float(np.abs(step).max(initial=0.0)) for step in whole)
             yield [used for used, _ in candidates], np.array([step for _, step in candidates])
+        if stays:  # so does every other step: nothing depends on the coordinates
+            return
 
 
 def _search_valley(
@@ -259,12 +289,16 @@ def _search_valley(
     if len(start_round.equations.gradient) > valley.most or not start_round.before <= valley.behind * lowest:
         return
     steps = valley.steps(problem, policy.damping, start_round.point, start_round.equations)
-    (moved,), (values,), _ = problem.evaluate(
-        [start_round.point], [start_round.equations], [steps], np.array([start_round.before]), first=False
-    )
-    pick = int(np.where(np.isnan(values), np.inf, values).argmin())
-    if Acceptance().accepts(start_round.before, values[pick]):
-        start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), start_round.used
+    count = valley.at_once or len(steps)
+    for first in range(0, len(steps), count):
+        (moved,), (values,), _ = problem.evaluate(
+            [start_round.point], [start_round.equations], [steps[first : first + count]], np.array([start_round.before]),
+            first=False,
+        )  # fmt: skip
+        pick = int(np.where(np.isnan(values), np.inf, values).argmin())
+        if Acceptance().accepts(start_round.before, values[pick]):
+            start_round.best, start_round.after, start_round.damping = moved[pick], float(values[pick]), start_round.used
+            break
 
 
 def _conclude(policy: Policy, starts: Starts, row: int, start_round: _Round, lowest: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -46,6 +47,10 @@ class LeastSquaresProblem(ABC):
             M candidates of each point, their objectives [G, M], infinite where a world diverged, and the objectives [G] of the
             points that they are compared with; NaN accepts every finite one.
         """
+
+    def distance(self, point: Any, other: Any) -> float:
+        """Largest difference of two points' coordinates; infinite where points have none to compare."""
+        return math.inf
 
     def at_stage(self, stage: int) -> LeastSquaresProblem:
         """The problem over a stage of a growing horizon (``GrowingHorizon``)."""
@@ -95,3 +100,7 @@ class BoundedProblem(PointwiseProblem):
     def moved(self, point: np.ndarray, equations: NormalEquations, steps: np.ndarray) -> Sequence[np.ndarray]:
         """The point after each step, clipped to the bounds (``PointwiseProblem.moved``)."""
         return np.clip(point + steps * self.units, self.low, self.high)
+
+    def distance(self, point: np.ndarray, other: np.ndarray) -> float:
+        """Largest difference of an unknown in its units (``LeastSquaresProblem.distance``)."""
+        return float((np.abs(point - other) / self.units).max(initial=0.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -13,7 +14,6 @@ from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.problem import PointwiseProblem
 
 Candidate = tuple[float, float]  # damping and length of a step
-SAME_OBJECTIVE = 1e-5  # relative difference of the objectives of two starts in one minimum
 
 
 class StepSearch(Protocol):
@@ -45,17 +45,24 @@ class FixedSteps(StepSearch):
         dampings: of the steps.
         lengths: of each.
         longer: lengths of further steps with the first damping.
+        at_once: largest number of steps in a group, those nearest to the length 1 first; None evaluates all at once.
     """
 
     dampings: Sequence[float]
     lengths: Sequence[float] = (1.0,)
     longer: Sequence[float] = ()
+    at_once: int | None = None
     first: ClassVar[float] = 1.0  # has no effect
 
     def groups(self, damping: float) -> Iterator[Sequence[Candidate]]:
-        """All steps at once (``StepSearch.groups``)."""
-        longer = [(self.dampings[0], length) for length in self.longer]
-        yield longer + [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
+        """The steps (``StepSearch.groups``)."""
+        candidates = [(self.dampings[0], length) for length in self.longer]
+        candidates += [(fixed_damping, length) for fixed_damping in self.dampings for length in self.lengths]
+        if self.at_once is not None:
+            candidates.sort(key=lambda candidate: abs(math.log(candidate[1])))
+        count = self.at_once or len(candidates)
+        for first in range(0, len(candidates), count):
+            yield candidates[first : first + count]
 
 
 @dataclass(frozen=True)
@@ -165,12 +172,15 @@ class ValleySearch:
         damping: of the steps across.
         behind: times the lowest objective of all starts: one with a larger objective takes no such steps.
         most: number of coordinates up to which they are taken.
+        at_once: largest number of steps that are evaluated before the first of them may be accepted, shortest first; None
+            evaluates all.
     """
 
     lengths: Sequence[float]
     damping: float
     behind: float
     most: int
+    at_once: int | None = None
 
     def steps(self, problem: PointwiseProblem, damping: Damping, point: np.ndarray, equations: NormalEquations) -> np.ndarray:
         """Steps [M, D] from a point."""
@@ -187,12 +197,3 @@ class ValleySearch:
             step, weakest = damping.step(equations_moved, self.damping), equations_moved.weakest_direction
             across.append(step - weakest * (step @ weakest))
         return np.array(across) + along
-
-    def is_repeated(self, point: np.ndarray, objective: float, others: Sequence[tuple[np.ndarray, float]]) -> bool:
-        """Whether the steps from a point would repeat those of another start that has ended: one closer than half of the shortest
-        step, with the same objective to ``SAME_OBJECTIVE``."""
-        return any(
-            abs(other_objective - objective) <= SAME_OBJECTIVE * objective
-            and np.abs(other - point).max() <= 0.5 * min(self.lengths)
-            for other, other_objective in others
-        )

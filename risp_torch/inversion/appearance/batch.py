@@ -21,7 +21,7 @@ from risp_torch.inversion.appearance.model.shading import shading_basis
 from risp_torch.inversion.appearance.model.shadow import shadows_of
 from risp_torch.inversion.appearance.rendering import picture_of_bodies, shadows_in
 from risp_torch.inversion.appearance.settings import LIGHTS, LookSettings
-from risp_torch.inversion.appearance.system_cache import CoveredSystem, SystemCache, keys_of_worlds
+from risp_torch.inversion.appearance.system_cache import CoveredSystem, LookCache, SystemCache, keys_of_worlds
 from risp_torch.scene.view.unlit import UnlitRenderInputs
 from ti_render import FragmentWeights
 
@@ -93,7 +93,7 @@ class SolvedLook:
 def solve_worlds(
     unlit_inputs: UnlitRenderInputs, film: torch.Tensor, settings: LookSettings, *, still: np.ndarray,
     weights: torch.Tensor | None = None, first_look: SolvedLook | None = None, frozen: FrozenAppearance | None = None,
-    cache: SystemCache | None = None,
+    cache: SystemCache | None = None, looks: LookCache | None = None, frames: Sequence[int] = (),
 ) -> list[SolvedLook]:  # fmt: skip
     """The look of every world that fits a film best.
 
@@ -107,17 +107,24 @@ def solve_worlds(
             before it, whichever covers the plate most similarly.
         frozen: a look from which those of all worlds are one step away, in place of solving them.
         cache: of the systems of motions that come again.
+        looks: of the same film and weights, for motions that come again; None keeps none.
+        frames: numbers of the film's frames, which tell its looks apart.
     """
     pixels, weight = pixels_of(film, weights)
     solved: list[SolvedLook] = []
-    for system, plate_share in _systems(unlit_inputs, settings, pixels, weight, cache or SystemCache()):
-        if frozen is None:
+    keys, looks, cache = keys_of_worlds(unlit_inputs, settings), looks or LookCache(), cache or SystemCache()
+    for key, (system, plate_share) in zip(keys, _systems(unlit_inputs, settings, pixels, weight, cache, keys), strict=True):
+        look_key = key, settings, tuple(frames)
+        if frozen is not None:
+            look, inverse = frozen.followed(system), frozen.inverse
+        elif (kept := looks.get(look_key)) is not None:
+            look, inverse = kept
+        else:
             known = solved if first_look is None else [first_look, *solved]
             nearest = min(known, key=lambda other: other.distance(plate_share), default=None)
             first, inverse = (None, None) if nearest is None else (nearest.seen_in(system), nearest.inverse)
             look, inverse = solve_look(system, settings, first_look=first, inverse=inverse)
-        else:
-            look, inverse = frozen.followed(system), frozen.inverse
+            looks.put(look_key, look, inverse)
         plate = still.copy()
         plate[system.active] = look.plate
         solved.append(SolvedLook(look, system, plate, inverse, plate_share))
@@ -125,7 +132,8 @@ def solve_worlds(
 
 
 def _systems(
-    unlit_inputs: UnlitRenderInputs, settings: LookSettings, pixels: np.ndarray, weight: np.ndarray, cache: SystemCache
+    unlit_inputs: UnlitRenderInputs, settings: LookSettings, pixels: np.ndarray, weight: np.ndarray, cache: SystemCache,
+    keys: Sequence[bytes],
 ) -> Iterator[CoveredSystem]:
     """The system of every world, and the visible share [n, H W] of the plate; motions that the cache lacks are rendered.
 
@@ -134,8 +142,8 @@ def _systems(
         settings: of the look.
         pixels, weight: the film [n, H W, 3] and weights [n, H W] of its pixels.
         cache: is written, too.
+        keys: of the worlds (``keys_of_worlds``).
     """
-    keys = keys_of_worlds(unlit_inputs, settings)
     known = [cache.get(key) for key in keys]
     missing = [world for world, system in enumerate(known) if system is None]
     parts = [missing[first : first + RENDERED_AT_ONCE] for first in range(0, len(missing), RENDERED_AT_ONCE)]

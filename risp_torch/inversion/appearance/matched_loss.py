@@ -25,7 +25,7 @@ from risp_torch.inversion.appearance.model.shadow import check_ground
 from risp_torch.inversion.appearance.rendering import shadows_in
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.inversion.appearance.sheet import write_look_sheet
-from risp_torch.inversion.appearance.system_cache import SystemCache
+from risp_torch.inversion.appearance.system_cache import LookCache, SystemCache
 from risp_torch.inversion.losses.loss import PictureLoss, pixel_blocks
 from risp_torch.inversion.losses.pixel_weights import PixelWeights
 from risp_torch.scene.scene import Scene
@@ -48,6 +48,7 @@ class MatchedLoss(PictureLoss):
     kind = "matched"
     usual_noise = 0.02
     compression_by_refit = True
+    serial = True
     colors_of_pixels = True
 
     @checked
@@ -63,12 +64,13 @@ class MatchedLoss(PictureLoss):
         self._begin: SolvedLook | None = None
         self._held: tuple[tuple[int, ...], FrozenAppearance] | None = None  # frames, and the look that is held in them
         self._still: dict[tuple[Any, ...], np.ndarray] = {}  # plates of the film without bodies, by frames and robust scale
+        self._looks = LookCache()  # of the film
         self._cache = SystemCache()  # of all copies
 
     def bind_target(self, video: torch.Tensor | None) -> MatchedLoss:
         """The loss for a film [T, H, W, 3] (``Loss.bind_target``)."""
         bound = copy(self)
-        bound._film, bound._begin, bound._held, bound._still = video, None, None, {}
+        bound._film, bound._begin, bound._held, bound._still, bound._looks = video, None, None, {}, LookCache()
         return bound
 
     def rebind_target(self, video: torch.Tensor) -> MatchedLoss:
@@ -206,7 +208,7 @@ class MatchedLoss(PictureLoss):
         frozen = self._held[1] if self._held is not None and self._held[0] == tuple(numbers) else None
         solved = solve_worlds(
             unlit_inputs, film, self.settings, still=self._still[key], weights=weights, first_look=self._begin, frozen=frozen,
-            cache=self._cache,
+            cache=self._cache, looks=self._looks, frames=numbers,
         )  # fmt: skip
         self._begin = solved[0]
         return unlit_inputs, solved, numbers, film
@@ -218,6 +220,7 @@ class MatchedFilms(PictureLoss):
     kind = MatchedLoss.kind
     usual_noise = MatchedLoss.usual_noise
     compression_by_refit = True
+    serial = True
     colors_of_pixels = True
 
     def __init__(self, loss: MatchedLoss) -> None:

@@ -1,18 +1,23 @@
-"""Systems of the motions that were solved last, without film: searches and error bars come back to the same motions."""
+"""Systems of the motions that were solved last, without film, and their looks: searches and error bars come back to the same
+motions."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Hashable
 
 import numpy as np
 import torch
 
 from risp_torch.inversion.appearance.fit.appearance_system import AppearanceSystem
+from risp_torch.inversion.appearance.fit.look import Look
+from risp_torch.inversion.appearance.fit.look_equations import LookInverse
 from risp_torch.inversion.appearance.settings import LookSettings
 from risp_torch.scene.view.unlit import UnlitRenderInputs
 
-MAX_BYTES = 2**28  # of all systems together
+MAX_BYTES = 2**29  # of all systems together
+MAX_LOOKS = 32  # looks of one film
 
 CoveredSystem = tuple[AppearanceSystem, np.ndarray]  # a system, and the visible share [n, H W] of the plate in whole pictures
 
@@ -34,6 +39,25 @@ class SystemCache:
         self._systems[key] = system.without_film(), plate_share
         while sum(_size(*kept) for kept in self._systems.values()) > MAX_BYTES:
             self._systems.popitem(last=False)
+
+
+class LookCache:
+    """The looks of one film that were read or written last, each with the inverse of a matrix near its own."""
+
+    def __init__(self) -> None:
+        self._looks: OrderedDict[Hashable, tuple[Look, LookInverse | None]] = OrderedDict()
+
+    def get(self, key: Hashable) -> tuple[Look, LookInverse | None] | None:
+        """The look of a key; None if there is none."""
+        if key in self._looks:
+            self._looks.move_to_end(key)
+        return self._looks.get(key)
+
+    def put(self, key: Hashable, look: Look, inverse: LookInverse | None) -> None:
+        """Keep a look."""
+        self._looks[key] = look, inverse
+        if len(self._looks) > MAX_LOOKS:
+            self._looks.popitem(last=False)
 
 
 def keys_of_worlds(unlit_inputs: UnlitRenderInputs, settings: LookSettings) -> list[bytes]:

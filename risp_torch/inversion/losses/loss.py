@@ -45,6 +45,7 @@ class Loss(ABC):
             derivatives at a point are then misleading, and wide steps are used (``WideSteps``).
         compression_by_refit: whether shifts by compression are new estimates from compressed films: Gauss-Newton steps predict
             them badly where edges are sharper than they are displaced.
+        serial: whether each world takes as long as the first, as where a look is solved for each.
         colors_of_pixels: whether the observations are linear colours of pixels, so that what noise and compression leave of them
             is known.
     """
@@ -56,6 +57,7 @@ class Loss(ABC):
     temporally_correlated: bool = False
     non_smooth: bool = False
     compression_by_refit: bool = False
+    serial: bool = False
     colors_of_pixels: ClassVar[bool] = False
     whitening: Whitening | None = None
     weights: PixelWeights | None = None

@@ -79,10 +79,8 @@ class MixedLoss(Loss):
         self.parts = [term if isinstance(term, MixedPart) else MixedPart(loss=term) for term in terms]
         losses = [term.loss for term in self.parts]
         self.kind = "+".join(loss.kind for loss in losses)
-        self.needs_film, self.temporally_correlated, self.non_smooth, self.of_pictures, self.compression_by_refit = (
-            any(getattr(loss, name) for loss in losses)
-            for name in ("needs_film", "temporally_correlated", "non_smooth", "of_pictures", "compression_by_refit")
-        )
+        for name in ("needs_film", "temporally_correlated", "non_smooth", "of_pictures", "compression_by_refit", "serial"):
+            setattr(self, name, any(getattr(loss, name) for loss in losses))
         self._frames: list[tuple[int, ...]] = []  # of each part
         self._shapes: list[tuple[int, ...]] = []  # of each part's observations of a frame
 

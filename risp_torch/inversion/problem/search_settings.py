@@ -18,6 +18,8 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import Count, FromZero, Positive, Rule, UnitInterval, checked
 from ti_sim.rollout.adjoint import Adjoint
 
+MEETING_DISTANCE = 2e-3  # of the ranges: nearer starts are in one minimum of the search, which those of the refinement lie in
+
 
 @checked
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +46,24 @@ class NewtonSteps:
             horizons.append(min(frames, max(horizons[-1] + 1, round(self.growth * horizons[-1]))))
         return horizons
 
-    def policy(self, stages: int, *, margin: float, implicit: bool) -> Policy:
+    def policy(self, stages: int, *, margin: float, implicit: bool, serial: bool = False) -> Policy:
         """The parts of the search.
 
         Args:
             stages: number of horizons.
             margin: losses with a smaller difference count as equal.
             implicit: whether the scene has implicit steps, so that each world costs time.
+            serial: whether each world costs time in the loss (``Loss.serial``).
         """
-        # Worlds with implicit steps are tried a few at a time. Longer steps come first: edges in pictures make those of
+        # Worlds that cost time are tried a few at a time. Implicit scenes try longer steps first: edges in pictures make those of
         # Gauss-Newton too short.
-        longer, at_once = ((8.0, 2.5), 4) if implicit else ((), None)
+        longer, at_once = (8.0, 2.5) if implicit else (), 4 if implicit or serial else None
         search = RelativeDampings(
             factors=10.0 ** np.arange(-2, 4), first=1e-2, least=1e-6, most=1e6, rise=30.0, longer=longer, at_once=at_once
         )
         return Policy(
             MarquardtDamping(), search, self.rounds, limit=0.15, termination=Termination(decrease=1e-4),
-            horizon=GrowingHorizon(stages, settled=0.1, behind=4.0, margin=margin),
+            horizon=GrowingHorizon(stages, settled=0.1, behind=4.0, margin=margin), meeting=MEETING_DISTANCE,
         )  # fmt: skip
 
 

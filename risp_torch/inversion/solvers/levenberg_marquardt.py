@@ -45,8 +45,8 @@ def newton_descend(
     """Search from every start independently.
 
     A round takes a Jacobian by central differences and tries steps of several dampings, in the unknowns' own scales (Marquardt,
-    SIAM J. Appl. Math. 11, 1963). The best is taken if its loss over the same frames is lower; scenes with implicit steps try
-    longer steps too, and larger dampings only where smaller ones do not lower it.
+    SIAM J. Appl. Math. 11, 1963). The best is taken if its loss over the same frames is lower; scenes with implicit steps and
+    losses whose worlds each cost time try larger dampings only where smaller ones do not lower it, the former longer steps, too.
 
     Args:
         scene, comparison, unknowns: those of the inversion.
@@ -61,7 +61,8 @@ def newton_descend(
         Physical values [S, K] of the ends of the starts.
     """
     horizons = settings.horizons(comparison.last)
-    policy = settings.policy(len(horizons), margin=margin, implicit=scene.stepping.is_implicit)
+    implicit, serial = scene.stepping.is_implicit, comparison.loss.serial
+    policy = settings.policy(len(horizons), margin=margin, implicit=implicit, serial=serial)
     starts = Starts.begin(list(unknowns.scaled(values)), policy)
 
     def record(before: Starts, after: Starts) -> None:

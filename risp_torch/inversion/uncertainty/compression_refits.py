@@ -27,10 +27,11 @@ def refitted_moves(
     """Shifts of an estimate by video compression, [n, K] relative to the ranges; that of the most similar film is first.
 
     The film of the estimate is compressed at the quality that gives it the size of the film's own file, and the unknowns are
-    estimated from what the decoder returns, by a few rounds from the estimate, all with its Jacobian. The next better and the
-    next worse quality are also used, since a single film may have a small shift by chance. So few films estimate a standard
-    deviation only roughly: the moves are multiplied by the ratio of Student's t to the normal distribution (Student,
-    Biometrika 6, 1908).
+    estimated from what the decoder returns, by a few Gauss-Newton rounds from the estimate. Each takes a Jacobian in the look of
+    that film: with the Jacobian of the estimate, J^T r is not the gradient of the film's loss, and half of the refits end early.
+    The next better and the next worse quality are also used, since a single film may have a small shift by chance. So few films
+    estimate a standard deviation only roughly: the moves are multiplied by the ratio of Student's t to the normal distribution
+    (Student, Biometrika 6, 1908).
 
     Args:
         scene, unknowns: those of the inversion.
@@ -56,7 +57,5 @@ def _move(scene: Scene, unknowns: Unknowns, linearisation: Linearisation, film: 
     target = loss.of_target(scene, film.pictures, list(linearisation.comparison.frames))
     values = unknowns.physical_values(linearisation.scaled)[None]
     comparison = replace(linearisation.comparison, loss=loss, target=target)
-    minima, _ = refined(
-        scene, comparison, unknowns, values, ROUNDS, History(), thorough=False, jacobian=linearisation.jacobian, progress=False
-    )  # fmt: skip
+    minima, _ = refined(scene, comparison, unknowns, values, ROUNDS, History(), thorough=False, progress=False)
     return (unknowns.scaled(minima[0]) - linearisation.scaled) / unknowns.scaled_range()
