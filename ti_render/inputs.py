@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any
 
@@ -102,7 +103,7 @@ def contiguous(array: Array) -> Array:
         return np.ascontiguousarray(array)
     if isinstance(array, ti.Ndarray):
         return array
-    return kernel_view(array.detach().contiguous())
+    return kernel_view(array.contiguous()) if array.is_cpu else array.detach().contiguous()
 
 
 def check_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs:
@@ -111,7 +112,8 @@ def check_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs
     Raises:
         UserError: a shape, a number of rows or a number type does not fit, or something is missing.
     """
-    inputs = replace(inputs, **{name: contiguous(getattr(inputs, name)) for name in present_inputs(inputs)})
+    arrays = {name: contiguous(getattr(inputs, name)) for name in present_inputs(inputs)}
+    inputs = replace(inputs, **arrays)
     if len(inputs.body_q.shape) != 3 or inputs.body_q.shape[0] < 1 or inputs.body_q.shape[1] < 1:
         raise UserError(f"body_q has shape {tuple(inputs.body_q.shape)}, and [images, bodies, 7] is needed, at least one of each")
     check_array(inputs.body_q, "body_q", (*inputs.body_q.shape[:2], 7))
@@ -119,15 +121,15 @@ def check_inputs(inputs: RenderInputs, settings: RasterSettings) -> RenderInputs
     if mesh.body_count > inputs.body_q.shape[1]:
         raise UserError(f"the mesh names {mesh.body_count} bodies and body_q has {inputs.body_q.shape[1]}: give all of them")
     _check_required(inputs, settings)
-    vertex_count = mesh.vertex_body.shape[0]
+    images, vertex_count = inputs.body_q.shape[0], mesh.vertex_body.shape[0]
     if len(inputs.vertices_rest.shape) == 2:
         check_array(inputs.vertices_rest, "vertices_rest", (vertex_count, 3))
     else:
-        _check_rows(inputs, "vertices_rest", (vertex_count, 3))
+        _check_rows("vertices_rest", inputs.vertices_rest, images, (vertex_count, 3))
     axis_sizes = {ANY: None, FACES: mesh.face_count}
-    for name in present_inputs(inputs):
+    for name, array in arrays.items():
         if name not in ("vertices_rest", "body_q"):
-            _check_rows(inputs, name, tuple([axis_sizes.get(size, size) for size in _INPUT_METADATA[name]["row"]]))
+            _check_rows(name, array, images, [axis_sizes.get(size, size) for size in _INPUT_METADATA[name]["row"]])
     if inputs.softness is not None:
         for sigma, gamma in to_numpy(inputs.softness).tolist():
             check_softness(sigma, gamma)
@@ -173,16 +175,14 @@ def _check_counts(inputs: RenderInputs, settings: RasterSettings) -> None:
             raise UserError(f"a cell of the ground is {cells.min()} m: give a size above zero")
 
 
-def _check_rows(inputs: RenderInputs, name: str, row_shape: tuple[int | None, ...]) -> None:
-    array, images = getattr(inputs, name), inputs.body_q.shape[0]
-    rows = array.shape[0] if len(array.shape) else 0
+def _check_rows(name: str, array: Array, images: int, row_shape: Sequence[int | None]) -> None:
+    shape = tuple(array.shape)
+    rows = shape[0] if shape else 0
     if rows < 1 or images % rows:
         raise UserError(f"{name} has {rows} rows for {images} images: the number of rows must divide the number of images")
-    if len(array.shape) != 1 + len(row_shape):
-        raise UserError(
-            f"{name} has shape {tuple(array.shape)}, and [n, {', '.join(str(x or 'any') for x in row_shape)}] is needed"
-        )
-    expected = tuple(array.shape[1 + i] if size is None else size for i, size in enumerate(row_shape))
+    if len(shape) != 1 + len(row_shape):
+        raise UserError(f"{name} has shape {shape}, and [n, {', '.join(str(x or 'any') for x in row_shape)}] is needed")
+    expected = [given if size is None else size for given, size in zip(shape[1:], row_shape, strict=True)]
     if 0 in expected:
-        raise UserError(f"{name} has shape {tuple(array.shape)}: give None where there is nothing")
+        raise UserError(f"{name} has shape {shape}: give None where there is nothing")
     check_array(array, name, (rows, *expected))

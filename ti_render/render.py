@@ -41,7 +41,7 @@ from ti_sim.base.arrays import (
 from ti_sim.base.lanes import LANES
 from ti_sim.base.parallel import runs_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import require, with_vector_code, without_cfg_optimisation
+from ti_sim.base.runtime import require, without_cfg_optimisation
 from ti_sim.base.tape import refuse_on_tape
 
 # Shadow maps: softness of their depth order, depth of their background and near plane, in radii of the shadowed ball.
@@ -322,7 +322,7 @@ def _draw(
     else:
         pixel_state = empty_in_same_library(faces.screen, (rows, STATE_SIZE, tiles.side))
         if in_lanes:
-            with_vector_code(rasterise_lanes)(faces, tiles, pixel_state, pixel_state.reshape(-1), pictures)
+            rasterise_lanes(faces, tiles, pixel_state, pixel_state.reshape(-1), pictures)
         else:
             rasterise(faces, tiles, pixel_state, pictures)
     return Layer(faces, tiles, max(occupied, 1), pixel_state, pictures, nearest_only, in_lanes)

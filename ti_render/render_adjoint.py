@@ -22,7 +22,7 @@ from ti_sim.base.arrays import Array, check_array, empty_in_same_library, in_sam
 from ti_sim.base.bundles import with_fields
 from ti_sim.base.parallel import iterations_per_task, runs_serially, sums_serially
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import require, with_vector_code, without_cfg_optimisation
+from ti_sim.base.runtime import require, without_cfg_optimisation
 
 
 @checked
@@ -135,7 +135,7 @@ def _add_faces(layer: Layer, parts: TileParts | None, pictures_bar: Array, backd
     pixel_bar = empty_in_same_library(pictures_bar, (layer.occupied * side, PIXEL_BAR_SIZE, side))
     arrays = (layer.faces, layer.tiles, layer.pixel_state, pixel_bar)
     if layer.in_lanes:
-        with_vector_code(rasterise_adjoint_lanes)(
+        rasterise_adjoint_lanes(
             sums_serially(), *arrays, layer.pixel_state.reshape(-1), pixel_bar.reshape(-1), pictures_bar, backdrop_bar, bars
         )
     elif parts is not None:

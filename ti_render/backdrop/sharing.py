@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ti_render.arrays import FLAG, Backdrop
@@ -19,12 +21,15 @@ def draw_backdrops(backdrop: Backdrop, inputs: RenderInputs, pictures: Array) ->
         inputs: of the images.
         pictures: [M, H, W, 3 or 4], written.
     """
-    sources = source_images(backdrop, inputs) if isinstance(pictures, np.ndarray) else np.arange(pictures.shape[0])
-    image_indices, copies = np.unique(sources), np.flatnonzero(sources != np.arange(len(sources)))
+    images = drawn = sources = np.arange(pictures.shape[0])
+    copies: Sequence[int] = ()
+    if len(images) > 1 and isinstance(pictures, np.ndarray):
+        sources = source_images(backdrop, inputs)
+        drawn, copies = np.unique(sources), np.flatnonzero(sources != images)
     draw_backdrop(
         backdrop,
-        ints_in_same_library(pictures, image_indices),
-        iterations_per_task(len(image_indices) * pictures.shape[1]),
+        ints_in_same_library(pictures, drawn),
+        iterations_per_task(len(drawn) * pictures.shape[1]),
         pictures,
     )
     for image in copies:

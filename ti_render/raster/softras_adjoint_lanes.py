@@ -38,7 +38,7 @@ from ti_sim.base.lanes import (
     max_lanes,
     zero_lane_vector,
 )
-from ti_sim.base.runtime import ti
+from ti_sim.base.runtime import ti, with_vector_code
 from ti_sim.base.vecmath import mat3, vec3
 
 
@@ -250,6 +250,7 @@ class BlendingAdjointLanes(LanePass, BlendingAdjoint):
         self.add_face_sums(tile, face)
 
 
+@with_vector_code
 @kernel
 def rasterise_adjoint_lanes(
     serial: ti.template(), faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), pixel_bar: ti.types.ndarray(),

@@ -24,7 +24,7 @@ from ti_sim.base.lanes import (
     max_lanes,
     store_lanes,
 )
-from ti_sim.base.runtime import ti
+from ti_sim.base.runtime import ti, with_vector_code
 
 
 @bundle
@@ -78,6 +78,7 @@ class BlendingLanes(LanePass, Blending):
         store_lanes(self.lane_state, index + (COLOUR + 2) * step, blue * scale + colour[2])
 
 
+@with_vector_code
 @kernel
 def rasterise_lanes(
     faces: Faces, tiles: Tiles, pixel_state: ti.types.ndarray(), lane_state: ti.types.ndarray(), pictures: ti.types.ndarray()

@@ -10,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from ti_sim.base.runtime import require, ti
 from ti_sim.base.staging import DEVICE
 
 Array = Annotated[Any, ti.types.ndarray()]  # numpy.ndarray | torch.Tensor | ti.Ndarray, C-contiguous
+_NOT_TORCH = (np.ndarray, ti.Ndarray)
 
 
 def zeros_in_same_library(like: Array, shape: tuple[int, ...]) -> Array:
@@ -87,7 +89,7 @@ def kernel_view(array: Array) -> Array:
 
     A torch tensor on the CPU becomes a numpy view of the same memory: Taichi takes half the time to pass it.
     """
-    if isinstance(array, np.ndarray | ti.Ndarray) or array.device.type != "cpu":
+    if isinstance(array, _NOT_TORCH) or not array.is_cpu:
         return array
     return array.detach().numpy()
 
@@ -197,6 +199,11 @@ def is_contiguous(array: Array) -> bool:
     return isinstance(array, ti.Ndarray) or bool(array.is_contiguous())
 
 
+@cache
+def _name(dtype: Any) -> str:
+    return str(dtype)
+
+
 def check_array(array: Array, name: str, shape: tuple[int, ...], *, double: bool = False) -> None:
     """Raise a UserError unless ``array`` has the given shape and the working precision.
 
@@ -210,6 +217,6 @@ def check_array(array: Array, name: str, shape: tuple[int, ...], *, double: bool
         raise UserError(f"{name} has shape {tuple(array.shape)}, and {tuple(shape)} is needed")
     precision = "f64" if double else require().precision
     dtypes = {"f32": ("float32", "torch.float32", "f32"), "f64": ("float64", "torch.float64", "f64")}[precision]
-    if str(array.dtype) not in dtypes:
+    if _name(array.dtype) not in dtypes:
         remedy = "convert it" if double else "convert it, or start the runtime in its precision"
         raise UserError(f"{name} is {array.dtype}, and the {'solver' if double else 'runtime'} works in {precision}: {remedy}")

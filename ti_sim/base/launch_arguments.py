@@ -13,6 +13,7 @@ import numpy as np
 ArrayKey = tuple[int, tuple[int, ...]]  # memory address and shape
 _TEMPLATE, _ARRAY, _REAL, _INTEGER = range(4)
 _TEMPLATE_VALUE_TYPES = frozenset((bool, int, float, str, type(None)))  # that identify a specialization by their value
+_INTEGERS, _NUMBERS = (int, np.integer), (float, int, np.floating, np.integer)
 _MAX_ARGUMENTS = 64
 _MAX_ARRAY_SIZE = np.iinfo(np.int32).max
 
@@ -140,12 +141,12 @@ def set_arguments(
                 context.set_arg_external_array_with_shape((position,), address, byte_count, shape, 0)
     for index, position in integers:
         value = args[index]
-        if not isinstance(value, int | np.integer):
+        if not isinstance(value, _INTEGERS):
             return False
         context.set_arg_int((position,), int(value))
     for index, position in reals:
         value = args[index]
-        if not isinstance(value, float | int | np.floating | np.integer):
+        if not isinstance(value, _NUMBERS):
             return False
         context.set_arg_float((position,), float(value))
     return True
