@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import torch
 
-from risp_torch.inversion.problem.films.rendered_film import film_at
+from risp_torch.inversion.diagnostics.near_motions import motions_near
 from risp_torch.inversion.problem.linearisation import Linearisation
 from risp_torch.inversion.problem.unknowns import Unknowns
 from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder
@@ -51,11 +52,14 @@ def compressed_neighbours(
     """
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     draws = np.random.default_rng(0).standard_normal((count - 1, len(linearisation.scaled)))
-    moves = bars.sd * (draws @ _symmetric_root(bars.correlation))
+    directions, scaled = bars.sd * _symmetric_root(bars.correlation), linearisation.scaled
+    moves = np.clip(scaled + draws @ directions, low, high) - scaled
     with ThreadPoolExecutor(NUM_ENCODERS) as workers:  # films are encoded while the next ones are rendered
         films = deque([workers.submit(encoder.film, crf)])
-        for number, point in enumerate(np.clip(linearisation.scaled + moves, low, high), start=1):
-            neighbour = film_at(scene, unknowns, unknowns.physical_values(point), linearisation.comparison.loss)
+        motions = motions_near(scene, unknowns, scaled, moves, directions)
+        for number, (states, values) in enumerate(motions, start=1):
+            with torch.no_grad():
+                neighbour = linearisation.comparison.loss.render(scene, states, values)[0]
             if bool(neighbour.isfinite().all()):
                 neighbour_crf = float(np.clip(crf + CRF_OFFSETS[number % 3], *CRF_BOUNDS))
                 films.append(workers.submit(replace(encoder, estimate=neighbour).film, neighbour_crf))

@@ -22,6 +22,7 @@ from ti_sim.base.errors import UserError
 from ti_sim.base.rules import FromZero, Rule, checked
 
 Step = Annotated[float, Rule(above=0, maximum=0.5)]  # step of differences, in parts of the range
+MAX_RESPONSE_CHANGE = 1e-2  # of a principal direction's response, relative
 
 
 @dataclass(frozen=True)
@@ -195,12 +196,13 @@ def jacobian_along_eigenvectors(
     A finite difference has a relative error. If the responses to several unknowns cancel (all masses and contact
     parameters scaled together do not change the motion), the errors of the columns remain, and the direction seems observable.
     So the differences are repeated along the eigenvectors of J^T J, with wider steps for weaker responses,
-    and the eigenvectors recomputed: a subspace iteration, whose weakest direction converges to the unobservable one.
+    and the eigenvectors recomputed: a subspace iteration, whose weakest direction converges to the unobservable one. It ends
+    once the turns of the eigenvectors change no response by more than ``MAX_RESPONSE_CHANGE``.
 
     Args:
         scene, unknowns: those of the inversion.
         linearisation: result of ``linearise``.
-        rounds: iterations, each with a batch of 2 K worlds.
+        rounds: largest number of iterations, each with a batch of 2 K worlds.
         step: of the differences along the strongest direction, in parts of the allowed range (it shrinks near a bound).
         widest: largest ratio of the step along the weakest direction to that.
     """
@@ -208,10 +210,15 @@ def jacobian_along_eigenvectors(
     ranges = unknowns.scaled_range()
     low, high = (unknowns.scaled(bound) for bound in unknowns.bounds())
     bound_distance = np.maximum(np.minimum(linearisation.scaled - low, high - linearisation.scaled) / ranges, 0.1 * step)
-    jacobian = linearisation.jacobian
+    jacobian, measured = linearisation.jacobian, None
     for _ in range(rounds if count > 1 else 0):
         values, vectors = np.linalg.eigh(replace(linearisation, jacobian=jacobian).normal_equations[0])
         response = np.sqrt(np.maximum(values, 1e-30 * max(values.max(), 1e-30)))
+        if measured is not None:
+            turned = np.abs(measured.T @ vectors) * (response[:, None] / response)
+            if (turned - np.diag(np.diag(turned)) <= MAX_RESPONSE_CHANGE).all():
+                break
+        measured = vectors
         steps = step * np.clip(response.max() / response, 1.0, widest)
         steps = np.minimum(steps, (bound_distance[:, None] / np.maximum(np.abs(vectors), 1e-12)).min(axis=0))
         moves = (steps * vectors).T * ranges
