@@ -245,7 +245,7 @@ def add_shared_forces(
 
 @kernel
 def step_all(
-    step: int, num_steps: int, team_size: int, team: Team, slots: Slots, states: ti.types.ndarray(), first_step: int,
+    step: int, num_steps: int, team_size: int, first_step: int, team: Team, slots: Slots, states: ti.types.ndarray(),
     in_place: int, forces: ti.types.ndarray(), output: ElementOutput, arrays: DeformableArrays, contacts: SelfContactArrays,
     settings: StepSettings,
 ):  # fmt: skip
@@ -352,7 +352,7 @@ def add_shared_adjoints(
 
 @kernel
 def step_all_adjoint(
-    step: int, num_steps: int, team_size: int, team: Team, slots: Slots, states: ti.types.ndarray(), first_step: int,
+    step: int, num_steps: int, team_size: int, first_step: int, team: Team, slots: Slots, states: ti.types.ndarray(),
     element_bars: ti.types.ndarray(), adjoints: ParticleAdjoints, arrays: DeformableArrays, bars: DeformableInputs,
     contacts: SelfContactArrays, settings: StepSettings,
 ):  # fmt: skip

@@ -20,6 +20,8 @@ from ti_sim.deformable.states import add_and_clear, sum_rows
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SUM_STEPS = 1024  # whose parameter adjoints are summed before they are added to the sum over the rollout
+
 # Adjoints to which every step adds: of all inputs but the initial state and those that have one row per control row or frame.
 _SUMMED_INPUTS = tuple(
     field.name

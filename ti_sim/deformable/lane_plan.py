@@ -34,12 +34,10 @@ class StoredStates:
     Attributes:
         pairs: three rows for each of [B, rows, P].
         rows: number of states of a world.
-        first_step: step of the rollout whose state before it is in row 0.
     """
 
     pairs: Pairs
     rows: Integer
-    first_step: Integer
 
 
 @bundle
@@ -107,10 +105,10 @@ def store_rows(output: ti.template(), particles: ti.template(), part: ti.templat
 
 @kernel
 def step_lanes(
-    step: int, num_steps: int, team_size: int, team: Team, states: StoredStates, in_place: int,
+    step: int, num_steps: int, team_size: int, first_step: int, team: Team, states: StoredStates, in_place: int,
     tets: TetBlocks, particles: LaneParticles, output: ElementOutput, arrays: DeformableArrays, settings: StepSettings,
 ):  # fmt: skip
-    """Advance every world by ``num_steps`` steps from row ``step - states.first_step`` of the states; ``in_place``: row 0.
+    """Advance every world by ``num_steps`` steps from row ``step - first_step`` of the states; ``in_place``: row 0.
 
     Writes states and ``output`` as ``world_plan.advance``, states ``in_place`` after the last step. ``particles.force`` holds
     zeros. Hand-written adjoint: ``step_lanes_adjoint``.
@@ -122,7 +120,7 @@ def step_lanes(
             thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * QUADS)
             shares, copies = lane_share(threads, thread.lane, particles.copies), particles.copies
             controls = arrays.solid_actuation.shape[1]
-            load_chunks(threads, thread, particles, states, (step - states.first_step) * (1 - in_place))
+            load_chunks(threads, thread, particles, states, (step - first_step) * (1 - in_place))
             wait_for_group(threads, thread)
             for s in range(num_steps):
                 current_step = step + s
@@ -140,7 +138,7 @@ def step_lanes(
                 wait_for_group(threads, thread)
                 for k in range(shares):
                     part = chunk_of(threads, thread, particles, k)
-                    row = (current_step - states.first_step + 1) * (1 - in_place)
+                    row = (current_step - first_step + 1) * (1 - in_place)
                     first_state = first_pair(states, part.world, row, particles)
                     if in_place == 1 and s < num_steps - 1:
                         first_state = -1
@@ -155,13 +153,13 @@ def step_lanes(
 
 @kernel
 def step_lanes_adjoint(
-    step: int, num_steps: int, team_size: int, team: Team, states: StoredStates, tets: TetBlocks,
+    step: int, num_steps: int, team_size: int, first_step: int, team: Team, states: StoredStates, tets: TetBlocks,
     tet_bars: TetBlockBars, particles: LaneParticles, particle_bars: LaneParticleBars, arrays: DeformableArrays,
     bars: DeformableInputs, settings: StepSettings,
 ):  # fmt: skip
     """Adjoint of ``step_lanes``, from ``step`` downwards: over particles, then over elements.
 
-    The state before a step is in row ``step - states.first_step``. Adds to ``tet_bars``, ``particle_bars.motion``, and in
+    The state before a step is in row ``step - first_step``. Adds to ``tet_bars``, ``particle_bars.motion``, and in
     ``bars`` to the adjoints of contact, loads and prescribed velocities.
     """
     ti.loop_config(block_dim=team.block_dim)
@@ -171,7 +169,7 @@ def step_lanes_adjoint(
             thread, blocks = team_thread(threads, index), tets.corner.shape[0] // (CORNERS * QUADS)
             shares, copies = lane_share(threads, thread.lane, particles.copies), particles.copies
             controls = arrays.solid_actuation.shape[1]
-            load_chunks(threads, thread, particles, states, step - states.first_step + 1)
+            load_chunks(threads, thread, particles, states, step - first_step + 1)
             for s in range(num_steps):
                 current_step, is_frame = step - s, 0
                 if (current_step + 1) % settings.substeps == 0:
@@ -179,7 +177,7 @@ def step_lanes_adjoint(
                 control, frame = actuation_row(arrays, current_step, settings.substeps), current_step // settings.substeps
                 for k in range(shares):
                     part = chunk_of(threads, thread, particles, k)
-                    first_state = first_pair(states, part.world, current_step - states.first_step, particles)
+                    first_state = first_pair(states, part.world, current_step - first_step, particles)
                     for p in range(part.first, part.stop):
                         step_particle_adjoint(
                             particles, particle_bars, arrays, bars, states.pairs, part.world, p, part.row, part.row * copies,

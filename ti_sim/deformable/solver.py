@@ -18,20 +18,20 @@ from ti_sim.base.arrays import (
     to_numpy,
     zeros_in_same_library,
 )
-from ti_sim.base.bundles import flat, views
+from ti_sim.base.bundles import views
 from ti_sim.base.errors import ConvergenceError, DivergenceError, UserError
 from ti_sim.base.parallel import ThreadTuner, iterations_per_task, thread_count
 from ti_sim.base.runtime import require
 from ti_sim.deformable import element_plan, lane_rollout, world_plan
 from ti_sim.deformable.contact_forces import contact_forces, contact_forces_adjoint
 from ti_sim.deformable.corners import PARTICLE
-from ti_sim.deformable.element_plan import ElementOutput, Slots, element_team, slots_of
+from ti_sim.deformable.element_plan import Slots, element_team, slots_of
 from ti_sim.deformable.families import TABLES
 from ti_sim.deformable.implicit.ground_forces import ground_forces, ground_forces_adjoint
 from ti_sim.deformable.implicit.rollout import converging_division, differentiate, in_double, simulate
 from ti_sim.deformable.inputs import ContinuedInputs, DeformableInputs
-from ti_sim.deformable.kernel_arrays import AdjointSums, DeformableArrays, compiled_for, prepare
-from ti_sim.deformable.lane_rollout import LaneAdjoint, has_lanes
+from ti_sim.deformable.kernel_arrays import SUM_STEPS, AdjointSums, DeformableArrays, compiled_for, prepare
+from ti_sim.deformable.lane_rollout import has_lanes
 from ti_sim.deformable.particle_step import Output, StepSettings
 from ti_sim.deformable.rollout import DeformableRollout
 from ti_sim.deformable.self_contact_tables import self_contact_memory
@@ -41,9 +41,6 @@ from ti_sim.rollout.adjoint import Adjoint, segment_length, storage_interval
 from ti_sim.rollout.divergence import mark_diverged_frames
 from ti_sim.rollout.solver import Solver
 from ti_sim.rollout.time_steps import IMPLICIT
-
-# Number of steps whose parameter adjoints are summed before they are added to the sum over the rollout.
-_SUM_STEPS = 1024
 
 _LARGEST_ARRAY = 2**31 - 1  # kernels use 32-bit indices
 
@@ -137,37 +134,34 @@ class DeformableSolver(Solver):
         segment_steps, states = segment_length(rollout.adjoint, steps), rollout.states
         if rollout.adjoint.interval > 1:
             states = empty_in_same_library(like, (b, segment_steps + 1, p, PARTICLE.size))
+        thread_tuners = self._thread_tuner(b), self._thread_tuner(b)
+        if has_lanes(self.model, inputs):
+            return lane_rollout.differentiate(self.model, rollout, states, bars, self._step_settings, *thread_tuners)
         bar, dual = zeros_in_same_library(like, (b, p, PARTICLE.size)), empty_in_same_library(like, (b, p, 3))
         sums = AdjointSums(self.model, inputs)
-        is_shared, in_lanes = self.plan(b) == "element", has_lanes(self.model, inputs)
-        slots = slots_of(self.model, like) if is_shared and not in_lanes else None
-        thread_tuner, recompute_tuner = (ThreadTuner(element_plan.threads_per_world(b)) if is_shared else None for _ in range(2))
+        slots = slots_of(self.model, like) if self.plan(b) == "element" else None
+        thread_tuner, recompute_tuner = thread_tuners
         element_bars = zeros_in_same_library(like, (b, slots.rows, PARTICLE.size)) if slots else None
         arrays, adjoint_arrays = (
             prepare(self.model, inputs, differentiable=differentiable) for differentiable in (False, True)
         )
         shared_arguments = (bar, dual, *bars, adjoint_arrays, sums.partial_sums())
         num_chunks = self._contact_chunks(slots)
-        lanes = None
-        if in_lanes:
-            lanes = LaneAdjoint(self.model, inputs, bars, adjoint_arrays, self._step_settings, thread_tuner=thread_tuner)
 
         def recompute_segment(first: int, count: int) -> None:
             copy_row(*views(rollout.states, first // segment_steps, states, 0))
             self._advance(arrays, rollout, states, False, False, 0, states, first, count, recompute_tuner)
 
         def differentiate_segment(first: int, count: int) -> None:
-            for start in reversed(range(first, first + count, _SUM_STEPS)):
-                step_count = min(_SUM_STEPS, first + count - start)
+            for start in reversed(range(first, first + count, SUM_STEPS)):
+                step_count = min(SUM_STEPS, first + count - start)
                 contacts = self_contact_memory(self.model, inputs, step=start + step_count - 1, num_chunks=num_chunks)
-                if lanes:
-                    lanes.run(states, first, start, step_count, sums.partial_sums())
-                elif slots:
+                if slots:
                     step_launcher = StepLauncher(
-                        element_plan.step_all_adjoint, element_team(like, self.model, slots, b), slots, states, first,
+                        element_plan.step_all_adjoint, element_team(like, self.model, slots, b), slots, states,
                         element_bars, *shared_arguments, contacts, self._step_settings,
                     )  # fmt: skip
-                    step_launcher.run(start + step_count - 1, step_count, thread_tuner, direction=-1)
+                    step_launcher.run(start + step_count - 1, step_count, thread_tuner, first_step=first, direction=-1)
                 else:
                     world_plan.advance_adjoint(*views(
                         states, rollout.diverged_step, *shared_arguments, contacts, iterations_per_task(b),
@@ -176,9 +170,7 @@ class DeformableSolver(Solver):
                 sums.add_partial_sums()
 
         rollout.adjoint.run_backwards(steps, recompute=recompute_segment, differentiate=differentiate_segment)
-        if lanes:
-            lanes.finish(bar, sums.bars.solid_actuation)
-        elif slots:
+        if slots:
             element_plan.sum_element_bars(*views(slots, element_bars, bar))
         sums.finish()
         initialise_state_adjoint(*views(bar, *bars, sums.bars.particle_q0, sums.bars.particle_qd0))
@@ -301,25 +293,21 @@ class DeformableSolver(Solver):
         like, b, p = rollout.inputs.particle_mass, rollout.inputs.world_count, self.model.particle_count
         output = Output(rollout.particle_q, rollout.particle_qd, checkpoints, int(write_frames), keep_every)
         diverged = (rollout.diverged_step, rollout.diverged_particle)
-        is_shared, fault = self.plan(b) == "element", int_zeros_in_same_library(like, (b, p))
-        if is_shared:
-            thread_tuner = thread_tuner or ThreadTuner(element_plan.threads_per_world(b))
+        thread_tuner = thread_tuner or self._thread_tuner(b)
         if has_lanes(self.model, rollout.inputs):
-            lane_rollout.advance(
-                self.model, rollout.inputs, states, ElementOutput(*flat(output), fault), arrays, self._step_settings, first=first,
-                steps=steps, in_place=in_place, thread_tuner=thread_tuner,
-            )  # fmt: skip
-            element_plan.first_fault(*views(fault, *diverged))
+            lane_rollout.LaneSteps(
+                self.model, rollout, states, output, self._step_settings, thread_tuner, in_place=in_place
+            ).run(first, steps)  # fmt: skip
             return
-        if is_shared:
+        if self.plan(b) == "element":
             slots = slots_of(self.model, like)
             contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=self._contact_chunks(slots))
-            forces = zeros_in_same_library(like, (b, slots.rows, 3))
+            forces, fault = zeros_in_same_library(like, (b, slots.rows, 3)), int_zeros_in_same_library(like, (b, p))
             step_launcher = StepLauncher(
-                element_plan.step_all, element_team(like, self.model, slots, b), slots, states, first, int(in_place), forces,
+                element_plan.step_all, element_team(like, self.model, slots, b), slots, states, int(in_place), forces,
                 output, fault, arrays, contacts, self._step_settings,
             )  # fmt: skip
-            step_launcher.run(first, steps, thread_tuner, direction=1)
+            step_launcher.run(first, steps, thread_tuner, first_step=first, direction=1)
             element_plan.first_fault(*views(fault, *diverged))
             return
         contacts = self_contact_memory(self.model, rollout.inputs, step=first, num_chunks=1)
@@ -327,6 +315,10 @@ class DeformableSolver(Solver):
             states, int(in_place), zeros_in_same_library(like, (b, p, 3)), output, *diverged, arrays, contacts,
             iterations_per_task(b), self._step_settings, first, steps,
         ))  # fmt: skip
+
+    def _thread_tuner(self, worlds: int) -> ThreadTuner | None:
+        """Tuner of the threads that share a world; None for one thread per world."""
+        return ThreadTuner(element_plan.threads_per_world(worlds)) if self.plan(worlds) == "element" else None
 
     @property
     def _step_settings(self) -> StepSettings:

@@ -16,14 +16,14 @@ class StepLauncher:
 
         Args:
             kernel: kernel of ``element_plan`` or ``lane_plan`` whose first arguments are the first step, the number of steps, the
-                number of threads in a group, and the team.
+                number of threads in a group, the step whose state before it is in row 0 of the states, and the team.
             team: the threads; on a CPU the number in a group is an argument of each launch.
             arguments: the arguments after the team.
         """
         self._team = team
-        self._launch = Launcher(kernel, team, *arguments, integers=3)
+        self._launch = Launcher(kernel, team, *arguments, integers=4)
 
-    def run(self, first: int, steps: int, thread_tuner: ThreadTuner | None, *, direction: int) -> None:
+    def run(self, first: int, steps: int, thread_tuner: ThreadTuner | None, *, first_step: int, direction: int) -> None:
         """Run ``steps`` steps.
 
         Args:
@@ -31,6 +31,7 @@ class StepLauncher:
             steps: number of steps.
             thread_tuner: chooses the number of threads on a CPU; without it, and on a GPU, all of the team run all steps in one
                 launch.
+            first_step: step whose state before it is in row 0 of the states.
             direction: 1 for ascending steps, -1 for descending ones.
 
         Raises:
@@ -39,7 +40,7 @@ class StepLauncher:
 
         def launch(threads: int, executed_steps: int, count: int) -> None:
             reset_arrivals(self._team)
-            self._launch(first + direction * executed_steps, count, threads)
+            self._launch(first + direction * executed_steps, count, threads, first_step)
             raise_if_timed_out(self._team)
 
         if require().device == "cpu" and thread_tuner is not None:
