@@ -41,7 +41,7 @@ class StoredStates:
 
 
 @bundle
-class LaneThread:
+class LaneChunk:
     """Chunk of a thread's world, in a kernel.
 
     Attributes:
@@ -60,12 +60,12 @@ class LaneThread:
 
 @ti.func
 def chunk_of(team: ti.template(), thread: ti.template(), particles: ti.template(), k):
-    """``LaneThread`` of the k-th chunk that a thread takes."""
+    """``LaneChunk`` of the k-th chunk that a thread takes."""
     chunk = lane_entry(team, thread.lane, k)
     first, stop = particles.count * chunk // particles.copies, particles.count * (chunk + 1) // particles.copies
     row = thread.group * particles.count
     copy_row = row * particles.copies + chunk * particles.count
-    return LaneThread(thread.group, chunk, first, stop, row, copy_row)
+    return LaneChunk(thread.group, chunk, first, stop, row, copy_row)
 
 
 @ti.func
