@@ -55,7 +55,7 @@ def test_a_team_takes_the_steps_and_adjoints_of_a_cpu(
         np.testing.assert_allclose(one, other, atol=1e-11 * np.abs(other).max(), rtol=0)
 
 
-@not_on_vulkan("worlds of more cells than a block has threads differ on Mesa's software driver; the cause is not known")
+@not_on_vulkan("Mesa's software driver lets threads wait for their block at each atomic operation in loops of unequal length")
 @pytest.mark.threads
 def test_projections_around_many_obstacles_converge_or_are_an_error(monkeypatch: pytest.MonkeyPatch, by_team: None) -> None:
     """Cells closed at random cut regions off; a thin wall between two rooms leaves a gap."""
