@@ -7,8 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from ti_render.arrays import (
-    ALBEDO_COLUMN,
-    LIT_COLUMN,
     MOVING_COLUMN,
     BackdropArrays,
     FaceArrays,
@@ -198,14 +196,13 @@ def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags
     pictures_dot = empty_in_same_library(like, (images, columns, height, width, 4))
     scratch = zeros_in_same_library(like, (images * height * columns * SCRATCH.size,))
     work = TangentWork(ints_in_same_library(like, column_flags), scratch)
-    face_flags = column_flags & (MOVING_COLUMN | LIT_COLUMN | ALBEDO_COLUMN)
     with flat_view(pictures_dot) as flat_pictures_dot:
         draw_backdrop_jvp(
             result.backdrop, iterations_per_task(images * height), bundle_from(BackdropArrays, dots), work, images, height, width,
             flat_pictures_dot,
         )  # fmt: skip
     backdrop = None if layer.nearest_only else redraw_backdrop(result)
-    _add_face_tangents(layer, backdrop, bundle_from(FaceArrays, dots), face_flags, pictures_dot)
+    _add_face_tangents(layer, backdrop, bundle_from(FaceArrays, dots), column_flags, pictures_dot)
     if settings.antialias == 1:
         return pictures_dot
     averaged_tangents = empty_in_same_library(like, (images, columns, settings.height, settings.width, 4))

@@ -7,8 +7,14 @@ from ti_render.backdrop.backdrop_jvp import pixel_tangent
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.dibr import BACK, DIBR_STATE_SIZE, FRONT, nearest_face
 from ti_render.raster.fragment import fragment_at, perspective, sub_areas
-from ti_render.raster.fragment_tangent import barycentrics_tangent
-from ti_render.raster.softras_jvp import corner_tangents, coverage_tangent, perspective_tangent, tangent_entry, tangent_rows
+from ti_render.raster.fragment_tangent import (
+    barycentrics_tangent,
+    corner_tangents,
+    coverage_tangent,
+    perspective_tangent,
+    tangent_entry,
+    tangent_rows,
+)
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import TilePass, screen_triangle, walk
 from ti_render.rows import put3

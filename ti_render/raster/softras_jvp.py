@@ -11,21 +11,28 @@ columns.
 
 from typing import Any
 
-from ti_render.arrays import MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
+from ti_render.arrays import BACKDROP_COLUMN, MOVING_COLUMN, UNIFORM, FaceArrays, Faces, FaceTangentWork
 from ti_render.backdrop.backdrop import backdrop_weights, inverse_ground_depth, min_exponent
 from ti_render.backdrop.backdrop_jvp import inverse_depth_tangent, inverse_temperature_tangent, pixel_tangent
 from ti_render.raster.coverage import face_coverage, face_coverage_gradient, union_coverage_gradient
 from ti_render.raster.edge_on import edge_average_point, face_steepness_gradient, mixed_barycentrics
-from ti_render.raster.fragment import distance_gradient, fragment_at, perspective, vec2
-from ti_render.raster.fragment_tangent import barycentrics_tangent
+from ti_render.raster.fragment import distance_gradient, fragment_at, perspective
+from ti_render.raster.fragment_tangent import (
+    add_colour_tangent,
+    barycentrics_tangent,
+    corner_tangents,
+    coverage_tangent,
+    dot_entry,
+    perspective_tangent,
+    tangent_entry,
+    tangent_rows,
+)
 from ti_render.raster.softras import BACK, FRONT, WEIGHT, depth_advantage, inner_colour, pixel_alpha
 from ti_render.raster.tiles import Tiles
 from ti_render.raster.walk import MIN_PROBABILITY, TilePass, walk
-from ti_render.rows import add_to3, get3, put3
+from ti_render.rows import get3, put3
 from ti_render.shading.reflection import SCRATCH
 from ti_render.shading.surface import (
-    FACE_DOT_SIZE,
-    SCREEN_OFFSET,
     face_attributes,
     gather_face_tangents,
     surface_colour,
@@ -34,78 +41,6 @@ from ti_render.shading.surface import (
 from ti_sim.base.bundles import bundle, kernel
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import vec3
-
-
-@ti.func
-def corner_tangents(face_dot: ti.template(), face_offset, c, p_dot):
-    """Tangents of a face's screen corners relative to the pixel, and of its depths."""
-    offset = face_offset + c * FACE_DOT_SIZE + SCREEN_OFFSET
-    return (
-        vec2(face_dot[offset], face_dot[offset + 1]) - p_dot,
-        vec2(face_dot[offset + 3], face_dot[offset + 4]) - p_dot,
-        vec2(face_dot[offset + 6], face_dot[offset + 7]) - p_dot,
-        vec3(face_dot[offset + 2], face_dot[offset + 5], face_dot[offset + 8]),
-    )
-
-
-@ti.func
-def perspective_tangent(b, r, z, inverse_depths, b_dot, depths_dot):
-    """Tangents of the perspective-correct barycentrics ``r`` and of the depth ``z``."""
-    ratio_dot = (b_dot - b * inverse_depths * depths_dot) * inverse_depths
-    z_dot = -z * z * ratio_dot.sum()
-    return ratio_dot * z + r * (z_dot / z), z_dot
-
-
-@bundle
-class TangentRows:
-    """Layout of the tangents of a tile, while a kernel is compiled.
-
-    Attributes:
-        columns: K, number of columns of tangents.
-        scratch_offset, face_offset: first entries of the tile in ``FaceTangentWork.scratch`` and ``face_dot``.
-        any_moving: whether a column changes the weights in the softmax (MOVING_COLUMN).
-    """
-
-    columns: Any
-    scratch_offset: Any
-    face_offset: Any
-    any_moving: Any
-
-
-@ti.func
-def tangent_rows(work: ti.template(), slot):
-    """``TangentRows`` of the tile with this slot."""
-    columns = work.column_flags.shape[0]
-    scratch_offset, face_offset, any_moving = slot * columns * SCRATCH.size, slot * columns * FACE_DOT_SIZE, 0
-    for c in range(columns):
-        if work.column_flags[c] & MOVING_COLUMN != 0:
-            any_moving = 1
-    return TangentRows(columns, scratch_offset, face_offset, any_moving)
-
-
-@ti.func
-def tangent_entry(tile: ti.template(), pixel: ti.template(), c):
-    """First of the four entries of a pixel in column ``c`` of the pictures' tangents, a flat array."""
-    return 4 * (((tile.image * tile.state.columns + c) * tile.height + pixel.y) * tile.width + pixel.x)
-
-
-@ti.func
-def coverage_tangent(
-    tangent_pass: ti.template(), tile: ti.template(), face: ti.template(), pixel: ti.template(), c, coverage,
-    gradient: ti.template(),
-):  # fmt: skip
-    """Tangent of a face's contribution to the coverage in column ``c``, from ``face_coverage`` and its ``CoverageGradient``."""
-    faces, dots, work = tangent_pass.faces, tangent_pass.dots, tangent_pass.work
-    p_dot = pixel_tangent(faces, dots, tile.image, c, pixel.y, pixel.x)
-    a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(work.face_dot, tile.state.face_offset, c, p_dot)
-    sigma_dot = dots.uniforms[tile.image * tile.state.columns + c, UNIFORM.sigma]
-    unfaded_dot = (
-        gradient.a0.dot(a0_dot)
-        + gradient.a1.dot(a1_dot)
-        + gradient.a2.dot(a2_dot)
-        + gradient.sigma * tile.inverse_sigma * sigma_dot
-    )
-    return face.fade * (unfaded_dot + coverage * face.log_fade_gradient.dot(depths_dot))
 
 
 @bundle
@@ -139,34 +74,11 @@ class BlendingTangents(TilePass):
 
     @ti.func
     def begin_pixel(self, tile: ti.template(), pixel: ti.template()):
-        """Write the backdrop's contribution to the tangents of the pixel to pixel_dot."""
-        faces, dots, m, i, p = self.faces, self.dots, tile.image, pixel.index, pixel.centre
-        columns, beta = tile.state.columns, tile.inverse_temperature
-        inverse_depth = inverse_ground_depth(faces, m, p)
-        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
-        face_weight = pixel_alpha(self.pixel_state, pixel)
-        if faces.softmax_only == 1:
-            face_weight = 1.0
-        weight, exponent = 0.0, depth_advantage(self.pixel_state, pixel, depth) * beta
-        if exponent > ti.static(min_exponent()):
-            weight = ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
-        colour_difference = self.backdrop_colour(m, pixel) - inner_colour(self.pixel_state, pixel)
-        for c in range(columns):
-            row = m * columns + c
-            beta_dot = inverse_temperature_tangent(faces, dots, m, row, beta)
-            log_weight_dot = e_background * depth_advantage(self.pixel_state, pixel, faces.background_depth) * beta_dot
-            if e_ground > 0:
-                z = 1.0 / inverse_depth
-                p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
-                z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, p, p_dot)
-                log_weight_dot += e_ground * (depth_advantage(self.pixel_state, pixel, z) * beta_dot - beta * z_dot)
-            for k in ti.static(range(3)):
-                self.pixel_dot[4 * (i * columns + c) + k] = (
-                    self.pictures_dot[tangent_entry(tile, pixel, c) + k]
-                    * (1.0 - face_weight + face_weight * weight * (e_ground + e_background))
-                    + face_weight * weight * log_weight_dot * colour_difference[k]
-                )
-            self.pixel_dot[4 * (i * columns + c) + 3] = 0.0
+        """Start the sums over the faces."""
+        for c in range(tile.state.columns):
+            first = dot_entry(tile, pixel, c)
+            for k in ti.static(range(4)):
+                self.pixel_dot[first + k * tile.side] = 0.0
 
     @ti.func
     def backdrop_colour(self, m, pixel: ti.template()):
@@ -271,7 +183,6 @@ class BlendingTangents(TilePass):
     @ti.func
     def add_colour(self, tile: ti.template(), pixel: ti.template(), z, weight, colour_difference):
         """Add the contribution of a fragment's colour and weight to the tangents of a pixel to pixel_dot."""
-        i = pixel.index
         work, m, beta, columns = self.work, tile.image, tile.inverse_temperature, tile.state.columns
         for c in range(columns):
             offset, result = tile.state.scratch_offset + c * SCRATCH.size, vec3(0)
@@ -283,32 +194,65 @@ class BlendingTangents(TilePass):
             if work.column_flags[c] != 0:
                 if weight > 0:
                     result += weight * get3(work.scratch, offset + SCRATCH.colour_dot)
-                add_to3(self.pixel_dot, 4 * (i * columns + c), result)
+                add_colour_tangent(self.pixel_dot, tile, pixel, c, result)
 
     @ti.func
     def add_coverage(self, tile: ti.template(), face: ti.template(), pixel: ti.template(), distances, colour_difference):
         """Add a face's contribution to the coverage's tangent to pixel_dot; ``colour_difference`` is d(colour) / d(coverage)."""
-        i, p, triangle, code = pixel.index, pixel.centre, face.triangle, face.code
+        p, triangle, code = pixel.centre, face.triangle, face.code
         front_derivative, back_derivative = union_coverage_gradient(
             self.pixel_state[pixel.row, FRONT, pixel.column], self.pixel_state[pixel.row, BACK, pixel.column]
         )
         if (code > 0 and front_derivative > 0) or (code < 0 and back_derivative > 0):
-            columns = tile.state.columns
             gradient = face_coverage_gradient(p, triangle, distances, code, tile.radius)
             coverage = face_coverage(p, triangle, distances, code, tile.radius)
-            for c in range(columns):
+            for c in range(tile.state.columns):
                 if self.work.column_flags[c] & MOVING_COLUMN != 0:
                     alpha_dot = coverage_tangent(self, tile, face, pixel, c, coverage, gradient)
-                    self.pixel_dot[4 * (i * columns + c) + 3] = self.pixel_dot[4 * (i * columns + c) + 3] + alpha_dot
-                    add_to3(self.pixel_dot, 4 * (i * columns + c), colour_difference * alpha_dot)
+                    alpha = dot_entry(tile, pixel, c) + 3 * tile.side
+                    self.pixel_dot[alpha] = self.pixel_dot[alpha] + alpha_dot
+                    add_colour_tangent(self.pixel_dot, tile, pixel, c, colour_difference * alpha_dot)
 
     @ti.func
     def end_pixel(self, tile: ti.template(), pixel: ti.template()):
-        """Write the tangents of the pixel from pixel_dot to the pictures'."""
-        columns = tile.state.columns
-        for c in range(columns):
-            for k in ti.static(range(4)):
-                self.pictures_dot[tangent_entry(tile, pixel, c) + k] = self.pixel_dot[4 * (pixel.index * columns + c) + k]
+        """Write the tangents of the pixel: the sums over the faces, and the backdrop's contribution."""
+        faces, m, beta = self.faces, tile.image, tile.inverse_temperature
+        inverse_depth = inverse_ground_depth(faces, m, pixel.centre)
+        depth, e_ground, e_background = backdrop_weights(faces, inverse_depth, beta, 0)
+        face_weight = pixel_alpha(self.pixel_state, pixel)
+        if faces.softmax_only == 1:
+            face_weight = 1.0
+        weight, exponent = 0.0, depth_advantage(self.pixel_state, pixel, depth) * beta
+        if exponent > ti.static(min_exponent()):
+            weight = face_weight * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
+        colour_difference = (self.backdrop_colour(m, pixel) - inner_colour(self.pixel_state, pixel)) * weight
+        backdrop_weight = 1.0 - face_weight + weight * (e_ground + e_background)
+        for c in range(tile.state.columns):
+            picture, first = tangent_entry(tile, pixel, c), dot_entry(tile, pixel, c)
+            rgb_dot = get3(self.pictures_dot, picture) * backdrop_weight
+            if self.work.column_flags[c] & (MOVING_COLUMN | BACKDROP_COLUMN) != 0:
+                rgb_dot += colour_difference * self.backdrop_log_weight_tangent(
+                    tile, pixel, c, inverse_depth, e_ground, e_background
+                )
+            for k in ti.static(range(3)):
+                self.pictures_dot[picture + k] = rgb_dot[k] + self.pixel_dot[first + k * tile.side]
+            self.pictures_dot[picture + 3] = self.pixel_dot[first + 3 * tile.side]
+
+    @ti.func
+    def backdrop_log_weight_tangent(
+        self, tile: ti.template(), pixel: ti.template(), c, inverse_depth, e_ground, e_background
+    ):
+        """Tangent of the backdrop's sum e_g + e_b in column ``c``, relative to the greatest e."""
+        faces, dots, m, beta = self.faces, self.dots, tile.image, tile.inverse_temperature
+        row = m * tile.state.columns + c
+        beta_dot = inverse_temperature_tangent(faces, dots, m, row, beta)
+        result = e_background * depth_advantage(self.pixel_state, pixel, faces.background_depth) * beta_dot
+        if e_ground > 0:
+            z = 1.0 / inverse_depth
+            p_dot = pixel_tangent(faces, dots, m, c, pixel.y, pixel.x)
+            z_dot = -z * z * inverse_depth_tangent(faces, dots, m, row, pixel.centre, p_dot)
+            result += e_ground * (depth_advantage(self.pixel_state, pixel, z) * beta_dot - beta * z_dot)
+        return result
 
 
 @kernel
@@ -320,7 +264,7 @@ def rasterise_jvp(
 
     Reads the backdrop [M, H, W, 3], and of ``dots`` screen, vertices [M, V, K, 3], normals [M, G + F, K, 3], albedo
     [K, n, F, 3, 3], uv [K, n, F, 3, 2], texels [K, n, X, 3], uniforms [M K, U], maps [M L, K, R, R, 4], centres
-    [M, K, H, W, 2]. pixel_dot [occupied side^2 K 4] is workspace.
+    [M, K, H, W, 2]. pixel_dot [occupied side K 4 side], flat, is workspace.
     """
     walk(
         faces, tiles, width, height,
