@@ -24,6 +24,7 @@ from ti_render.inputs import COLUMN_FLAGS, contiguous, present_inputs
 from ti_render.raster.antialias import average_samples
 from ti_render.raster.dibr_jvp import rasterise_dibr_jvp
 from ti_render.raster.softras_jvp import rasterise_jvp
+from ti_render.raster.softras_jvp_lanes import rasterise_jvp_lanes
 from ti_render.render import Layer, RenderResult, redraw_backdrop, shadow_backdrop
 from ti_render.shading.light_view import view_from_lights_jvp
 from ti_render.shading.reflection import SCRATCH
@@ -40,9 +41,10 @@ from ti_sim.base.arrays import (
     zeros_in_same_library,
 )
 from ti_sim.base.errors import UserError
+from ti_sim.base.lanes import make_lane_array
 from ti_sim.base.parallel import iterations_per_task
 from ti_sim.base.rules import checked
-from ti_sim.base.runtime import require, without_cfg_optimisation
+from ti_sim.base.runtime import require, with_vector_code, without_cfg_optimisation
 
 
 @checked
@@ -175,8 +177,9 @@ def _add_face_tangents(
         pictures_dot: changed in place.
     """
     like, columns, (height, width) = layer.faces.screen, len(column_flags), pictures_dot.shape[2:4]
+    entries = layer.occupied * columns * SCRATCH.size
     work = FaceTangentWork(
-        ints_in_same_library(like, column_flags), zeros_in_same_library(like, (layer.occupied * columns * SCRATCH.size,)),
+        ints_in_same_library(like, column_flags), zeros_in_same_library(like, (1 if layer.in_lanes else entries,)),
         empty_in_same_library(like, (layer.occupied * columns * FACE_DOT_SIZE,)),
     )  # fmt: skip
     if layer.nearest_only:
@@ -184,10 +187,15 @@ def _add_face_tangents(
             rasterise_dibr_jvp(layer.faces, layer.tiles, layer.pixel_state, dots, work, width, height, flat_dot)
         return
     pixel_dot = empty_in_same_library(like, (layer.occupied * layer.tiles.side**2 * columns * 4,))
+    state = layer.pixel_state
     with flat_view(pictures_dot) as flat_dot:
-        rasterise_jvp(
-            layer.faces, layer.tiles, layer.pixel_state, backdrop, dots, work, pixel_dot, width, height, flat_dot
-        )  # fmt: skip
+        if layer.in_lanes:
+            with_vector_code(rasterise_jvp_lanes)(
+                layer.faces, layer.tiles, state, state.reshape(-1), backdrop, dots, work, make_lane_array(entries), pixel_dot,
+                width, height, flat_dot,
+            )  # fmt: skip
+        else:
+            rasterise_jvp(layer.faces, layer.tiles, state, backdrop, dots, work, pixel_dot, width, height, flat_dot)
 
 
 def _picture_tangents(result: RenderResult, dots: dict[str, Array], column_flags: np.ndarray) -> Array:

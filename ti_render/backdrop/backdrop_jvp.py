@@ -135,6 +135,28 @@ def _point_tangent(backdrop: ti.template(), dots: ti.template(), m, row, p, p_do
     return uniform3(dots.uniforms, row, UNIFORM.eye) + ray * z_dot + z * ray_dot
 
 
+@ti.func
+def _put_pixel(pictures_dot: ti.template(), pixel, rgb_dot):
+    for k in ti.static(range(3)):
+        pictures_dot[pixel + k] = rgb_dot[k]
+    pictures_dot[pixel + 3] = 0.0
+
+
+@ti.func
+def _even_tangent(
+    backdrop: ti.template(), dots: ti.template(), work: ti.template(), first_scratch, m, c, x, y, width, height, ground_weight
+):
+    """Tangent of a pixel in column ``c`` from colour_dot of the ground, which is the same everywhere, or without ground."""
+    result = vec3(0)
+    if _changes_backdrop(backdrop, work, c):
+        if ground_weight < 1:
+            row = m * work.column_flags.shape[0] + c
+            result += (1.0 - ground_weight) * _background_tangent(backdrop, dots, m, row, c, x, y, width, height)
+        if ground_weight > 0:
+            result += ground_weight * get3(work.scratch, first_scratch + c * SCRATCH.size + SCRATCH.colour_dot)
+    return result
+
+
 @kernel
 def draw_backdrop_jvp(
     backdrop: Backdrop, iterations_per_row: int, dots: BackdropArrays, work: TangentWork, images: int, height: int, width: int,
@@ -161,51 +183,46 @@ def draw_backdrop_jvp(
             inverse_depth = inverse_ground_depth(backdrop, m, p)
             _d, e_ground, e_background = backdrop_weights(backdrop, inverse_depth, beta, backdrop.nearest_only)
             ground_weight = e_ground / (e_ground + e_background)
-            background, ground, point, ray, albedo, z = vec3(0), vec3(0), vec3(0), vec3(0), vec3(0), 0.0
-            if ground_weight > 0:
-                z = 1.0 / inverse_depth
-                point, ray = ground_point(backdrop, m, p, z)
-                if ground_weight < 1:
-                    ground = ground_quantity(backdrop, m, p, z)
-                    background = background_quantity(backdrop, m, x, y, width, height)
-                if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
-                    albedo = ground_albedo(backdrop, m, point)
-            is_computed = is_even * is_shaded
+            if ground_weight == 0 or is_even * is_shaded == 1:
+                for c in range(columns):
+                    row = m * columns + c
+                    result = _even_tangent(backdrop, dots, work, first_scratch, m, c, x, y, width, height, ground_weight)
+                    _put_pixel(pictures_dot, 4 * ((row * height + y) * width + x), result)
+                continue
+            background, ground, albedo, z = vec3(0), vec3(0), vec3(0), 1.0 / inverse_depth
+            point, ray = ground_point(backdrop, m, p, z)
+            if ground_weight < 1:
+                ground = ground_quantity(backdrop, m, p, z)
+                background = background_quantity(backdrop, m, x, y, width, height)
+            if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+                albedo = ground_albedo(backdrop, m, point)
             for c in range(columns):
                 result, row, offset = vec3(0), m * columns + c, first_scratch + c * SCRATCH.size
                 if _changes_backdrop(backdrop, work, c):
                     if ground_weight < 1:
                         result += (1.0 - ground_weight) * _background_tangent(backdrop, dots, m, row, c, x, y, width, height)
-                    if ground_weight > 0 and is_computed == 0:
-                        point_dot, albedo_dot = vec3(0), uniform3(dots.uniforms, row, UNIFORM.ground + GROUND.color)
-                        if backdrop.flags[FLAG.ground_pattern] != PLAIN or _moves_ground(backdrop, dots, row):
-                            p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
-                            z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
-                            beta_dot = inverse_temperature_tangent(backdrop, dots, m, row, beta)
-                            exponent_dot = (backdrop.background_depth - z) * beta_dot - beta * z_dot
-                            result += ground_weight * (1.0 - ground_weight) * exponent_dot * (ground - background)
-                            if ti.static(backdrop.shading == DEPTH):
-                                result += vec3(ground_weight * z_dot)
-                            elif ti.static(backdrop.shading != NORMAL):
-                                point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
-                                albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
-                        if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
-                            put3(work.scratch, offset + SCRATCH.normal_dot, vec3(0))
-                            put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
-                            put3(work.scratch, offset + SCRATCH.albedo_dot, albedo_dot)
-                pixel = 4 * ((row * height + y) * width + x)
-                for k in ti.static(range(3)):
-                    pictures_dot[pixel + k] = result[k]
-                pictures_dot[pixel + 3] = 0.0
+                    point_dot, albedo_dot = vec3(0), uniform3(dots.uniforms, row, UNIFORM.ground + GROUND.color)
+                    if backdrop.flags[FLAG.ground_pattern] != PLAIN or _moves_ground(backdrop, dots, row):
+                        p_dot = pixel_tangent(backdrop, dots, m, c, y, x)
+                        z_dot = -z * z * inverse_depth_tangent(backdrop, dots, m, row, p, p_dot)
+                        beta_dot = inverse_temperature_tangent(backdrop, dots, m, row, beta)
+                        exponent_dot = (backdrop.background_depth - z) * beta_dot - beta * z_dot
+                        result += ground_weight * (1.0 - ground_weight) * exponent_dot * (ground - background)
+                        if ti.static(backdrop.shading == DEPTH):
+                            result += vec3(ground_weight * z_dot)
+                        elif ti.static(backdrop.shading != NORMAL):
+                            point_dot = _point_tangent(backdrop, dots, m, row, p, p_dot, ray, z, z_dot)
+                            albedo_dot = _pattern_tangent(backdrop, dots, m, row, c, point, point_dot)
+                    if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
+                        put3(work.scratch, offset + SCRATCH.normal_dot, vec3(0))
+                        put3(work.scratch, offset + SCRATCH.point_dot, point_dot)
+                        put3(work.scratch, offset + SCRATCH.albedo_dot, albedo_dot)
+                _put_pixel(pictures_dot, 4 * ((row * height + y) * width + x), result)
             if ti.static(backdrop.shading != DEPTH and backdrop.shading != NORMAL):
-                if ground_weight > 0:
-                    if is_computed == 0:
-                        light_columns(
-                            without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0
-                        )
-                        is_shaded = 1
-                    for c in range(columns):
-                        if _changes_backdrop(backdrop, work, c):
-                            colour_dot = get3(work.scratch, first_scratch + c * SCRATCH.size + SCRATCH.colour_dot)
-                            pixel = 4 * (((m * columns + c) * height + y) * width + x)
-                            add_to3(pictures_dot, pixel, ground_weight * colour_dot)
+                light_columns(without_highlights(backdrop), dots, work, first_scratch, m, vec3(0.0, 0.0, 1.0), point, albedo, 0)
+                is_shaded = 1
+                for c in range(columns):
+                    if _changes_backdrop(backdrop, work, c):
+                        colour_dot = get3(work.scratch, first_scratch + c * SCRATCH.size + SCRATCH.colour_dot)
+                        pixel = 4 * (((m * columns + c) * height + y) * width + x)
+                        add_to3(pictures_dot, pixel, ground_weight * colour_dot)

@@ -37,6 +37,7 @@ from ti_sim.base.lanes import (
     load_lanes,
     max_lanes,
     zero_lane_vector,
+    zero_lane_vector2,
 )
 from ti_sim.base.runtime import ti, with_vector_code
 from ti_sim.base.vecmath import mat3, vec3
@@ -63,11 +64,6 @@ class LaneFaceSums(FaceSums):
     lane_uv_bar: Any
     lane_normals_bar: Any
     lane_points_bar: Any
-
-
-@ti.func
-def _zeros2():
-    return LaneVector(constant_lanes(0.0), constant_lanes(0.0))
 
 
 @ti.func
@@ -116,7 +112,8 @@ class BlendingAdjointLanes(LanePass, BlendingAdjoint):
             sums.attributes, sums.steepness, sums.steepness_by_a0, sums.steepness_by_a1, sums.steepness_by_a2,
             sums.steepness_by_depths, sums.side_column, sums.a0_bar, sums.a1_bar, sums.a2_bar, sums.depths_bar, sums.fade_bar,
             sums.steepness_bar, sums.albedo_bar, sums.uv_bar, sums.normals_bar, sums.points_bar, sums.lights,
-            _zeros2(), _zeros2(), _zeros2(), zero_lane_vector(), zero_lane_vector(), _zeros9(), _zeros9(), _zeros9(), _zeros9(),
+            zero_lane_vector2(), zero_lane_vector2(), zero_lane_vector2(), zero_lane_vector(), zero_lane_vector(),
+            _zeros9(), _zeros9(), _zeros9(), _zeros9(),
         )  # fmt: skip
 
     @ti.func
@@ -124,7 +121,7 @@ class BlendingAdjointLanes(LanePass, BlendingAdjoint):
         """Adjoints of coverage and colour of fragments."""
         sums, triangle, step, pixels = face.state, face.triangle, tile.side, lanes.distances
         bar_index = lanes.pixel.row * (PIXEL_BAR_SIZE * step) + lanes.pixel.column
-        a0_bar, a1_bar, a2_bar = _zeros2(), _zeros2(), _zeros2()
+        a0_bar, a1_bar, a2_bar = zero_lane_vector2(), zero_lane_vector2(), zero_lane_vector2()
         fade_bar, sigma_bar = constant_lanes(0.0), constant_lanes(0.0)
         bits = ti.abs(face.code)
         if bits & 7 != 0:

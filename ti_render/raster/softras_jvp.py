@@ -114,87 +114,79 @@ class BlendingTangents(TilePass):
             r, z = perspective(mixed, triangle.inverse_depths)
             exponent = depth_advantage(self.pixel_state, pixel, z) * tile.inverse_temperature - fragment.tail_exponent
             weight = 0.0
-            face_weight = 1.0
-            if self.faces.softmax_only == 0:
-                face_weight = pixel_alpha(self.pixel_state, pixel)
-            colour_difference = vec3(0)
             if exponent > ti.static(min_exponent()):
-                weight = face_weight * probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
-                if weight > 0 and tile.state.any_moving == 1:
-                    colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
-            if tile.state.any_moving == 1:
-                self.write_fragment_tangents(tile, face, pixel, fragment, mixed, edge_average, r, z, weight)
+                weight = probability * ti.exp(exponent) / self.pixel_state[pixel.row, WEIGHT, pixel.column]
+                if self.faces.softmax_only == 0:
+                    weight *= pixel_alpha(self.pixel_state, pixel)
             if weight > 0:
+                colour_difference = vec3(0)
+                if tile.state.any_moving == 1:
+                    colour_difference = surface_colour(self.faces, state.attributes, m, r, z) - c_in
+                    self.write_fragment_tangents(tile, face, pixel, fragment, mixed, edge_average, r, z)
                 offsets = tile.state
                 surface_columns(
                     self.faces, self.dots, self.work, offsets.scratch_offset, offsets.face_offset, state.attributes, m, r
                 )
-            self.add_colour(tile, pixel, z, weight, colour_difference)
+                self.add_colour(tile, pixel, weight, colour_difference)
 
     @ti.func
     def write_fragment_tangents(
-        self, tile: ti.template(), face: ti.template(), pixel: ti.template(), fragment: ti.template(), mixed, edge_average, r, z,
-        weight,
-    ):  # fmt: skip
-        """Write the tangents of log D, and for a ``weight`` of r and z, to scratch, in the columns that move vertices or camera.
+        self, tile: ti.template(), face: ti.template(), pixel: ti.template(), fragment: ti.template(), mixed, edge_average, r, z
+    ):
+        """Write the tangents of log w, r and z to scratch, in the columns that move vertices or camera.
 
         Args:
             tile, face, pixel, fragment: of the fragment.
             mixed, edge_average: of ``mixed_barycentrics``.
             r, z: of ``perspective``.
-            weight: of the fragment in the softmax.
         """
-        p, m, triangle, state = pixel.centre, tile.image, face.triangle, face.state
+        p, m, triangle, state, beta = pixel.centre, tile.image, face.triangle, face.state, tile.inverse_temperature
         gradient, boundary_barycentrics = distance_gradient(p, triangle, fragment, tile.inverse_sigma)
         for c in range(tile.state.columns):
             if self.work.column_flags[c] & MOVING_COLUMN != 0:
-                offset = tile.state.scratch_offset + c * SCRATCH.size
-                sigma_dot = self.dots.uniforms[m * tile.state.columns + c, UNIFORM.sigma]
+                offset, row = tile.state.scratch_offset + c * SCRATCH.size, m * tile.state.columns + c
+                sigma_dot = self.dots.uniforms[row, UNIFORM.sigma]
                 p_dot = pixel_tangent(self.faces, self.dots, m, c, pixel.y, pixel.x)
                 a0_dot, a1_dot, a2_dot, depths_dot = corner_tangents(self.work.face_dot, tile.state.face_offset, c, p_dot)
-                log_probability_dot = fragment.log_derivative * gradient.dot(
+                log_weight_dot = fragment.log_derivative * gradient.dot(
                     a0_dot * boundary_barycentrics[0] + a1_dot * boundary_barycentrics[1] + a2_dot * boundary_barycentrics[2]
                 )
-                log_probability_dot += (
+                log_weight_dot += (
                     face.log_fade_gradient.dot(depths_dot)
                     - fragment.log_derivative * fragment.logit * tile.inverse_sigma * sigma_dot
                 )
-                if weight > 0:
-                    b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
-                    if state.steepness > 0:
-                        edge_average_dot = edge_average_point.jvp(
-                            (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
-                            (a0_dot, a1_dot, a2_dot, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
-                        )
-                        steepness_dot = (
-                            state.steepness_by_a0.dot(a0_dot)
-                            + state.steepness_by_a1.dot(a1_dot)
-                            + state.steepness_by_a2.dot(a2_dot)
-                        )
-                        steepness_dot += state.steepness_by_depths.dot(depths_dot)
-                        b_dot += (edge_average_dot - b_dot) * state.steepness + (
-                            edge_average - fragment.barycentrics
-                        ) * steepness_dot
-                    r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
-                    put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
-                    self.work.scratch[offset + SCRATCH.z_dot] = z_dot
-                self.work.scratch[offset + SCRATCH.log_probability_dot] = log_probability_dot
+                b_dot = barycentrics_tangent(p, triangle, fragment, a0_dot, a1_dot, a2_dot)
+                if state.steepness > 0:
+                    edge_average_dot = edge_average_point.jvp(
+                        (triangle.a0 - p, triangle.a1 - p, triangle.a2 - p, tile.inverse_sigma),
+                        (a0_dot, a1_dot, a2_dot, -tile.inverse_sigma * tile.inverse_sigma * sigma_dot),
+                    )
+                    steepness_dot = (
+                        state.steepness_by_a0.dot(a0_dot)
+                        + state.steepness_by_a1.dot(a1_dot)
+                        + state.steepness_by_a2.dot(a2_dot)
+                    )
+                    steepness_dot += state.steepness_by_depths.dot(depths_dot)
+                    b_dot += (edge_average_dot - b_dot) * state.steepness + (
+                        edge_average - fragment.barycentrics
+                    ) * steepness_dot
+                r_dot, z_dot = perspective_tangent(mixed, r, z, triangle.inverse_depths, b_dot, depths_dot)
+                beta_dot = inverse_temperature_tangent(self.faces, self.dots, m, row, beta)
+                log_weight_dot += depth_advantage(self.pixel_state, pixel, z) * beta_dot - beta * z_dot
+                put3(self.work.scratch, offset + SCRATCH.r_dot, r_dot)
+                self.work.scratch[offset + SCRATCH.z_dot] = z_dot
+                self.work.scratch[offset + SCRATCH.log_weight_dot] = log_weight_dot
 
     @ti.func
-    def add_colour(self, tile: ti.template(), pixel: ti.template(), z, weight, colour_difference):
+    def add_colour(self, tile: ti.template(), pixel: ti.template(), weight, colour_difference):
         """Add the contribution of a fragment's colour and weight to the tangents of a pixel to pixel_dot."""
-        work, m, beta, columns = self.work, tile.image, tile.inverse_temperature, tile.state.columns
-        for c in range(columns):
+        for c in range(tile.state.columns):
             offset, result = tile.state.scratch_offset + c * SCRATCH.size, vec3(0)
-            if work.column_flags[c] & MOVING_COLUMN != 0:
-                beta_dot = inverse_temperature_tangent(self.faces, self.dots, m, m * columns + c, beta)
-                log_weight_dot = work.scratch[offset + SCRATCH.log_probability_dot] - beta * work.scratch[offset + SCRATCH.z_dot]
-                log_weight_dot += depth_advantage(self.pixel_state, pixel, z) * beta_dot
-                result = weight * log_weight_dot * colour_difference
-            if work.column_flags[c] != 0:
-                if weight > 0:
-                    result += weight * get3(work.scratch, offset + SCRATCH.colour_dot)
-                add_colour_tangent(self.pixel_dot, tile, pixel, c, result)
+            if self.work.column_flags[c] != 0:
+                result = get3(self.work.scratch, offset + SCRATCH.colour_dot)
+                if self.work.column_flags[c] & MOVING_COLUMN != 0:
+                    result += self.work.scratch[offset + SCRATCH.log_weight_dot] * colour_difference
+                add_colour_tangent(self.pixel_dot, tile, pixel, c, weight * result)
 
     @ti.func
     def add_coverage(self, tile: ti.template(), face: ti.template(), pixel: ti.template(), distances, colour_difference):

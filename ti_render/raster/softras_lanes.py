@@ -86,7 +86,7 @@ def rasterise_lanes(
     """``softras.rasterise`` on the processor, in tiles of at least LANES pixels; compiled ``with_vector_code``.
 
     Writes pictures and pixel_state. lane_state is pixel_state as a flat array: its index is computed without the shape of an
-    array, which a kernel loads again after each store. Adjoint: ``rasterise_adjoint_lanes``; tangent: ``rasterise_jvp``; both by
-    hand.
+    array, which a kernel loads again after each store. Adjoint: ``rasterise_adjoint_lanes``; tangent: ``rasterise_jvp_lanes``;
+    both by hand.
     """
     walk(faces, tiles, pictures.shape[2], pictures.shape[1], BlendingLanes(faces, pixel_state, pictures, lane_state))

@@ -20,8 +20,8 @@ from ti_sim.base.vecmath import vec3
 
 UNLIT, LAMBERT, PHONG = 0, 1, 2
 # Entries of a row of scratch, one for each column of tangents: of barycentrics r, depth z, colour, normal, position, albedo,
-# direction to the eye, and logarithm of the probability D (``raster.fragment``).
-SCRATCH = Row(r_dot=3, z_dot=1, colour_dot=3, normal_dot=3, point_dot=3, albedo_dot=3, view_dot=3, log_probability_dot=1)
+# direction to the eye, and logarithm of the weight w (``raster.softras``).
+SCRATCH = Row(r_dot=3, z_dot=1, colour_dot=3, normal_dot=3, point_dot=3, albedo_dot=3, view_dot=3, log_weight_dot=1)
 # Cosine of the light's angle below which a highlight fades out.
 TERMINATOR = 0.1
 

@@ -159,7 +159,7 @@ def _lit_adjoint(
 
 
 @ti.func
-def _sampled_textures(view: ti.template(), m, attributes: ti.template(), weight, uv: ti.template()):
+def sampled_textures(view: ti.template(), m, attributes: ti.template(), weight, uv: ti.template()):
     """Texels of the lanes with ``weight`` > 0, and their derivatives by u and by v: ``LaneVector``s."""
     texel = LaneVector(constant_lanes(1.0), constant_lanes(1.0), constant_lanes(1.0))
     by_u, by_v = zero_lane_vector(), zero_lane_vector()
@@ -210,7 +210,7 @@ def lane_colours_adjoint(
         colour, normal_bar = normal, colour_bar
         if ti.static(view.shading != NORMAL):
             plain_albedo, uv = interpolate_lanes(attributes.albedo, r), interpolate_lanes(attributes.uv, r)
-            texel, by_u, by_v = _sampled_textures(view, m, attributes, weight, uv)
+            texel, by_u, by_v = sampled_textures(view, m, attributes, weight, uv)
             albedo, textured_albedo_bar = plain_albedo.by_components(texel), colour_bar * 1.0
             colour = albedo
             if ti.static(view.shading != UNLIT):

@@ -8,14 +8,28 @@ vector, -=, abs, floor, exp, log and casts end the process. Branches take place 
 
 from typing import Any
 
+import numpy as np
+
 from ti_sim.base.runtime import ti
 from ti_sim.base.vecmath import mat3, vec3
 
 # 32-byte vectors of f32: longer ones are no faster here, as a row of pixels of a small face has few pixels.
 LANES = 8
 
+# Argument of a kernel in single precision: an array [n, LANES] of vectors, each of which is loaded and stored by one instruction,
+# from ``make_lane_array``.
+LANE_ARRAY = ti.types.ndarray(dtype=ti.types.vector(LANES, ti.f32), ndim=1)
+
 # Least argument of ``exp_lanes``, whose value is 2e-14.
 MIN_LANE_EXPONENT = -31.5
+
+
+def make_lane_array(count: int) -> np.ndarray:
+    """Zeros [count, LANES] float32 for a LANE_ARRAY, at an address that vector instructions need."""
+    vector_bytes = 4 * LANES
+    memory = np.zeros((count + 1) * vector_bytes, dtype=np.uint8)
+    start = -memory.ctypes.data % vector_bytes
+    return memory[start : start + count * vector_bytes].view(np.float32).reshape(count, LANES)
 
 
 class LaneNumber:
@@ -194,6 +208,12 @@ def zero_lane_vector():
 
 
 @ti.func
+def zero_lane_vector2():
+    """The vector in the plane (0, 0) in every lane."""
+    return LaneVector(constant_lanes(0.0), constant_lanes(0.0))
+
+
+@ti.func
 def lane_numbers():
     """The vector 0, 1, 2, ..."""
     return ti.Vector([float(lane) for lane in range(LANES)])
@@ -234,6 +254,12 @@ def store_lanes(array: ti.template(), first, lanes):
     """Write neighbouring entries of a flat array."""
     for lane in ti.static(range(LANES)):
         array[first + lane] = lanes[lane]
+
+
+@ti.func
+def add_lanes(array: ti.template(), first, lanes):
+    """Add to neighbouring entries of a flat array that no other thread writes."""
+    store_lanes(array, first, load_lanes(array, first) + lanes)
 
 
 @ti.func

@@ -10,7 +10,7 @@ import torch
 
 from tests.reference import render_scenes
 from tests.reference.devices import needs_cpu
-from ti_render import look_at, pack_camera, render, render_adjoint
+from ti_render import look_at, pack_camera, render, render_adjoint, render_jvp
 from ti_render.shading.reflection import highlight
 from ti_sim.base.lanes import (
     LANES,
@@ -190,6 +190,29 @@ def test_adjoints_of_lanes_are_those_of_central_differences(name):
         terms = adjoints[key].astype(np.float64) * direction
         scale = max(abs(terms.sum()), 0.3 * np.linalg.norm(terms))
         assert abs(difference - terms.sum()) < 0.02 * scale, (key, difference, terms.sum(), scale)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "edge_on", "behind_camera", "textured", "specular", "several_lights", "only_environment", "shadowed_phong", "two_sided",
+        "distorted_camera", "softmax_composite", "antialiased", "depth", "normal_map",
+    ],
+)  # fmt: skip
+def test_tangents_of_lanes_are_transposes_of_their_adjoints(name):
+    inputs, settings = render_scenes.scene(name)
+    inputs = render_scenes.convert(inputs, lambda array: array.astype(np.float32))
+    result = render(inputs, replace(settings, aggregation="softras"))
+    assert result.layer.in_lanes
+    weights = np.random.default_rng(1).normal(size=result.images.shape)
+    adjoints = render_scenes.reals(render_adjoint(result, weights.astype(np.float32)))
+    directions = {key: direction.astype(np.float32) for key, direction in render_scenes.random_tangents(inputs).items()}
+    expected = {key: (adjoints[key].astype(np.float64) * direction).reshape(2, -1) for key, direction in directions.items()}
+    expected["all"] = np.concatenate(list(expected.values()), axis=1)
+    for key, terms in expected.items():
+        pushed = render_jvp(result, directions if key == "all" else {key: directions[key]}).astype(np.float64)
+        found, scale = (weights[:, None] * pushed).sum(axis=(0, 2, 3, 4)), np.linalg.norm(terms, axis=1)
+        assert (np.abs(found - terms.sum(axis=1)) <= 1e-3 * scale).all(), (key, found, terms.sum(axis=1), scale)
 
 
 @pytest.mark.parametrize(("side", "cells"), [(50, 10), (61, 20), (97, 12), (100, 30)])
