@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,17 @@ import pytest
 import torch
 
 from risp_torch import AmbientLight, Camera, LookSettings, MatchedLoss, PixelLoss, Scene, Sphere, Start, Surface
+from risp_torch.files.video import compress_and_decode
+from risp_torch.inversion.appearance.settings import CAMERA_EDGES
 from risp_torch.inversion.losses.mixed import MixedLoss
 from risp_torch.inversion.problem.comparison import Comparison
+from risp_torch.inversion.problem.films.rendered_film import film_at
 from risp_torch.inversion.problem.linearisation import linearise
 from risp_torch.inversion.problem.unknowns import Unknowns
+from risp_torch.inversion.solvers.gradient_descent import History
+from risp_torch.inversion.solvers.refinement import refined
 from risp_torch.inversion.uncertainty import error_bars as bars_module
-from risp_torch.inversion.uncertainty.compression import CompressedFilm
+from risp_torch.inversion.uncertainty.compression import CompressedFilm, Encoder, compressed_films, size_of_moves
 from risp_torch.inversion.uncertainty.compression_refits import few_samples, refitted_moves
 
 NAME, BOUNDS = "ball.velocity[0]", (0.3, 1.5)
@@ -80,3 +86,26 @@ def test_mixes_refit_where_one_of_their_losses_does():
     """The losses that solve a look say so, and mixes with them."""
     assert MatchedLoss().compression_by_refit and not PixelLoss().compression_by_refit
     assert MixedLoss(MatchedLoss(), PixelLoss()).compression_by_refit
+
+
+def error_over_bar(speed, crf):
+    """Error of a speed estimated from a compressed film with the edges of a camera, over its bar of compression."""
+    scene = thrown()
+    filmed = thrown(speed)
+    filmed.style = replace(filmed.style, antialias=CAMERA_EDGES.samples)
+    values = {"softness.sigma": torch.tensor([CAMERA_EDGES.sigma(32)])}
+    with torch.no_grad():
+        film = filmed.render(filmed.rollout(values, worlds=1), values)[0]
+    pictures, size = compress_and_decode(film, fps=scene.fps, crf=crf)
+    unknowns = Unknowns.of(scene, [NAME], bounds={NAME: BOUNDS})
+    comparison = Comparison.of(scene, MatchedLoss(), torch.as_tensor(pictures, dtype=torch.float32))
+    ends, _ = refined(scene, comparison, unknowns, np.array([[1.01 * speed]]), 8, History(), progress=False)
+    at, estimate = linearise(scene, comparison, unknowns, ends[0]), film_at(scene, unknowns, ends[0], comparison.loss)
+    moves = refitted_moves(scene, unknowns, at, compressed_films(Encoder(comparison, estimate, scene.fps)), size)
+    return (ends[0, 0] - speed) / (size_of_moves(moves)[0] * 1.2)
+
+
+def test_bars_of_refits_hold_errors_of_compressed_films():
+    """Errors by compression are as large as its part of the bar, and not many times smaller or larger."""
+    ratios = [error_over_bar(speed, 38) for speed in (0.7, 0.8, 0.9, 1.0)]
+    assert 0.1 < np.sqrt(np.mean(np.square(ratios))) < 1.5
