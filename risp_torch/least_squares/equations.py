@@ -36,6 +36,7 @@ class NormalEquations:
         prior_diagonal: [D] curvature of the priors along each coordinate, 0 where there is none; None without priors.
         context: what the problem keeps for evaluations near the point.
         radius: [D] length along each coordinate that corresponds to a unit of a trust region's radius; 1 if None.
+        objective: of the point, where linearising evaluates it; None elsewhere.
     """
 
     matrix: np.ndarray
@@ -45,6 +46,7 @@ class NormalEquations:
     prior_diagonal: np.ndarray | None = None
     context: Any = None
     radius: np.ndarray | None = None
+    objective: float | None = None
 
     @staticmethod
     def from_columns(columns: torch.Tensor, residual: torch.Tensor) -> NormalEquations:

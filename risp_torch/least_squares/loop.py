@@ -13,7 +13,7 @@ from risp_torch.least_squares.damping import Damping, Limit, limited
 from risp_torch.least_squares.equations import LocalModel
 from risp_torch.least_squares.horizon import GrowingHorizon
 from risp_torch.least_squares.problem import LeastSquaresProblem
-from risp_torch.least_squares.step_search import StepSearch, ValleySearch
+from risp_torch.least_squares.step_search import StepSearch, ValleySearch, distinct_steps
 from risp_torch.least_squares.termination import Acceptance, Termination
 
 
@@ -266,17 +266,18 @@ def _choose(
 
 
 def _groups(policy: Policy, start_round: _Round, damping: float) -> Iterator[_Group]:
-    """The groups of a search, without candidates of which the damping rule has no step."""
+    """The groups of a search, without equal steps, and without candidates of which the damping rule has no step."""
     for group in policy.search.groups(damping):
         steps = {used: policy.damping.step(start_round.equations, used) for used in dict.fromkeys(used for used, _ in group)}
         steps = {used: step for used, step in steps.items() if step is not None}
         candidates = [(used, limited(steps[used], length, policy.limit)) for used, length in group if used in steps]
         stays = bool(candidates) and not (policy.in_one_batch or any(step.any() for _, step in candidates))
         if candidates:
-            candidates = candidates[:1] if stays else candidates
             if policy.termination.step:
                 whole = [limited(step, 1.0, policy.limit) for step in steps.values()]
                 start_round.longest = max(float(np.abs(step).max(initial=0.0)) for step in whole)
+            if not policy.in_one_batch:  # a batch has equal numbers of candidates of all starts
+                candidates = distinct_steps(candidates)
             yield [used for used, _ in candidates], np.array([step for _, step in candidates])
         if stays:  # so does every other step: nothing depends on the coordinates
             return

@@ -20,8 +20,9 @@ class LeastSquaresProblem(ABC):
     A point may hold its normal equations, where worlds that evaluate a candidate also give its Jacobian.
 
     Attributes:
-        reevaluates: whether the objective of a point is evaluated again with its candidates, because it depends on the round: on
-            the horizon, or on what the linearisation froze.
+        reevaluates: whether the objective of a point is evaluated again, because it depends on the round: on the horizon, or on
+            what the linearisation froze. A ``PointwiseProblem`` evaluates it with the candidates, unless linearising has
+            (``NormalEquations.objective``).
     """
 
     reevaluates: bool = False
@@ -79,6 +80,9 @@ class PointwiseProblem(LeastSquaresProblem):
         candidates = [self.moved(*arguments) for arguments in zip(points, equations, steps, strict=True)]
         if not (first and self.reevaluates):
             return candidates, self.objectives(candidates, equations), before
+        known = [point_equations.objective for point_equations in equations]
+        if None not in known:
+            return candidates, self.objectives(candidates, equations), np.array(known)
         both = [[point, *moved] for point, moved in zip(points, candidates, strict=True)]
         values = self.objectives(both, equations)
         return candidates, values[:, 1:], values[:, 0]

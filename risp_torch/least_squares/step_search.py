@@ -14,6 +14,20 @@ from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.problem import PointwiseProblem
 
 Candidate = tuple[float, float]  # damping and length of a step
+SAME_STEP = 0.01  # of the largest change of a coordinate in two steps, up to which they count as one
+
+
+def distinct_steps(candidates: Sequence[tuple[float, np.ndarray]]) -> list[tuple[float, np.ndarray]]:
+    """Candidates (damping and step) without those whose step is that of an earlier one, to ``SAME_STEP``.
+
+    Dampings far below the eigenvalues of a matrix all give its undamped step, and dampings of a limited step differ little.
+    """
+    distinct: list[tuple[float, np.ndarray]] = []
+    for damping, step in candidates:
+        tolerance = SAME_STEP * np.abs(step).max(initial=0.0)
+        if not any(np.abs(step - other).max(initial=0.0) <= tolerance for _, other in distinct):
+            distinct.append((damping, step))
+    return distinct
 
 
 class StepSearch(Protocol):

@@ -11,6 +11,7 @@ from risp_torch.files.film.curves import linear_to_srgb
 from risp_torch.inversion import Comparison, Unknowns, linearise
 from risp_torch.inversion.diagnostics.gradient_check import check_torch
 from risp_torch.inversion.losses.perceptual.loss import MEAN, STD, srgb_of
+from risp_torch.inversion.solvers.film_problem import FilmProblem
 from risp_torch.risp import RasteriserDomain, RigidPoseHead
 from risp_torch.scene.rendering_parameters import Range, RenderingParameters
 from risp_torch.scene.state_heads.rigid_pose import quaternion_of
@@ -110,6 +111,8 @@ def test_the_linearisation_of_observations(kind: str) -> None:
     scaled = torch.tensor(unknowns.scaled(unknowns.current())[None], requires_grad=True)
     loss = comparison.losses(scene, unknowns.from_scaled(scaled), worlds=1)
     assert at.loss == pytest.approx(float(loss.detach()), rel=1e-9)
+    (equations,) = FilmProblem(scene, comparison, unknowns).linearise([scaled.detach().numpy()[0]])
+    assert equations.objective == pytest.approx(at.loss, rel=1e-9)
     (gradient,) = torch.autograd.grad(loss.sum(), scaled)
     expected = -2.0 * (at.jacobian.T @ at.residual) / len(at.residual)
     np.testing.assert_allclose(gradient[0].cpu().numpy() * unknowns.scaled_range(), expected.cpu().numpy(), rtol=2e-3, atol=1e-9)

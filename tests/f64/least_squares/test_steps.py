@@ -11,7 +11,7 @@ import torch
 from risp_torch.least_squares.damping import KEPT, MarquardtDamping, MeanDiagonalDamping, TrustRegion, limited
 from risp_torch.least_squares.equations import NormalEquations
 from risp_torch.least_squares.jacobian import adjoint_rows, central_differences
-from risp_torch.least_squares.step_search import FixedSteps, RegionSchedule, RelativeDampings, RisingDamping
+from risp_torch.least_squares.step_search import FixedSteps, RegionSchedule, RelativeDampings, RisingDamping, distinct_steps
 
 RANDOM = np.random.default_rng(1)
 JACOBIAN, RESIDUAL = RANDOM.normal(size=(12, 3)), RANDOM.normal(size=12)
@@ -119,6 +119,12 @@ def test_a_step_is_limited_as_a_whole() -> None:
     np.testing.assert_allclose(limited(step, 8.0, 0.2), 0.5 * step)  # no longer than the limit
     np.testing.assert_allclose(limited(step, 1.0, np.array([1.0, 0.05])), 0.5 * step)
     np.testing.assert_allclose(limited(np.zeros(2), 1.0, 0.2), 0.0)
+
+
+def test_equal_steps_are_one_candidate() -> None:
+    steps = [(1e-8, np.array([0.1, -0.05])), (1e-6, np.array([0.1, -0.0505])), (1e-2, np.array([0.1, -0.04])), (1.0, np.zeros(2))]
+    assert [damping for damping, _ in distinct_steps(steps)] == [1e-8, 1e-2, 1.0]
+    assert [damping for damping, _ in distinct_steps([(1.0, np.zeros(2)), (2.0, np.zeros(2))])] == [1.0]
 
 
 def test_the_candidates_of_searches() -> None:
