@@ -11,7 +11,8 @@ A table in a page lies between two comments. The first one names a run folder an
 The commands are those of the fenced block above it, up to the one that writes this folder. They run as printed in an empty
 folder, which holds the page's scene file if they name ``my_scene.py``, with one thread: sums of several threads round
 differently, and an error bar from a few compressed films may differ with them. The warnings of the run follow the table.
-``docs/results/pages`` keeps the numbers of each table beside its commands.
+``docs/results/pages`` keeps the numbers of each table beside its commands, and the compressed film that the last one reads:
+processors round differently, and another encoding of the same pictures moves an estimate by the error of compression.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,8 +72,19 @@ class EstimateTable:
         """File of the table's numbers."""
         return RECORDS / f"{self.name}.json"
 
+    @property
+    def film(self) -> str | None:
+        """The .mp4 that the last command reads, relative to where the commands run; None if it reads none, or several."""
+        films = [word for word in shlex.split(self.commands[-1]) if word.endswith(".mp4")]
+        return films[0] if len(films) == 1 else None
+
+    @property
+    def film_path(self) -> Path:
+        """Copy of the film beside the record."""
+        return self.record_path.with_suffix(".mp4")
+
     def record(self) -> dict[str, Any]:
-        """Numbers of the table: page, run, truth, commands, and name -> value, sd, scale, unit of each unknown."""
+        """Numbers of the table: page, run, truth, commands, and name -> value, sd and its parts, scale, unit of each unknown."""
         return json.loads(self.record_path.read_text(encoding="utf-8"))
 
 
@@ -173,13 +186,15 @@ def write_table(table: EstimateTable) -> None:
         uses_scene = any("my_scene.py" in command for command in table.commands)
         run_commands(table.commands, Path(folder), scene_file=scene_file_of(table.page) if uses_scene else None)
         result = json.loads((Path(folder) / table.run / "result.json").read_text(encoding="utf-8"))
-    fields = ("value", "sd", "scale", "unit")
+        RECORDS.mkdir(parents=True, exist_ok=True)
+        if table.film is not None:
+            shutil.copyfile(Path(folder) / table.film, table.film_path)
+    fields = ("value", "sd", "parts", "scale", "unit")
     record = {key: value for key, value in asdict(table).items() if key != "text"} | {
         "unknowns": {label: {key: result["unknowns"][label][key] for key in fields} for label in table.truth},
         "doubts": result["doubts"],
         "seconds": round(time.perf_counter() - began),
     }
-    RECORDS.mkdir(parents=True, exist_ok=True)
     write_text(table.record_path, json.dumps(record, indent=1) + "\n")
     path = ROOT / table.page
     text = path.read_text(encoding="utf-8")
