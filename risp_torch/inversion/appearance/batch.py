@@ -108,7 +108,7 @@ def solve_worlds(
         frozen: a look from which those of all worlds are one step away, in place of solving them.
         cache: of the systems of motions that come again.
         looks: of the same film and weights, for motions that come again; None keeps none.
-        frames: numbers of the film's frames, which tell its looks apart.
+        frames: numbers of the film's frames; a look is kept for each set of frames.
     """
     pixels, weight = pixels_of(film, weights)
     solved: list[SolvedLook] = []

@@ -412,8 +412,8 @@ def test_a_step_goes_where_residuals_and_smoothness_lead() -> None:
 def test_where_worlds_cost_time_longer_steps_are_tried_first(
     implicit: bool, length: float, batches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At edges residuals tell the way, and the Jacobian, as wide as they are, a step that is far too short. Damped steps that are
-    equal are one candidate."""
+    """At edges the residual gives the direction, and the Jacobian, which is as wide as the edges, a step that is far too short.
+    Damped steps that are equal are one candidate."""
     at = linearised(0.01 * torch.as_tensor(np.random.default_rng(3).normal(size=12)))
     way, start, evaluated = newton_step(at, damping=1e-12), np.array([1.0, 0.0]), []
 
